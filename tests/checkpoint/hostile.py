@@ -32,7 +32,7 @@ class Child:
         self._process: subprocess.Popen[str] | None = None
 
     def use(self, folder: Path) -> dict[str, Any]:
-        """What `load` says of a folder; of a folder that ends the process, {"crash": the signal}."""
+        """Return what `load` says of a folder, or {"crash": the signal} if it ends the process."""
         if self._process is None:
             command = [sys.executable, "-m", "tests.checkpoint.hostile"]
             pipe = subprocess.PIPE
@@ -53,9 +53,7 @@ class Child:
 
 
 def load(folder: Path) -> dict[str, str]:
-    """For each way of loading the digest of what the model computes, or the error: its type and its
-    message.
-    """
+    """For each way of loading, return a digest of what the model computes, or the error."""
     from hanlattice.checkpoint.load import load_model
     from hanlattice.text.sentence import Sentence
     from tests.helpers.untrained import in_twos

@@ -1,6 +1,4 @@
-"""A model whose scores have curves: it finds the same, and every score is on the curve of its
-label.
-"""
+"""A calibrated model finds the same spans, with each score on the curve of its label."""
 
 from __future__ import annotations
 

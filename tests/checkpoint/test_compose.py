@@ -1,6 +1,4 @@
-"""Vectors of new words: the regression finds the least squares, and every part of it is what a
-plain loop makes.
-"""
+"""Vectors of new words: the regression is a least squares solution, part by part."""
 
 from __future__ import annotations
 
@@ -107,9 +105,7 @@ def test_what_is_linear_in_the_characters_is_found_again():
 
 
 def test_what_the_word_at_the_end_says_is_found_again():
-    """Where characters say nothing: each word is its suffix, a known word, and one character before
-    it.
-    """
+    """Characters say nothing: each word is one character and then a known word."""
     rng = torch.Generator().manual_seed(2)
     tails = made_words(150, characters=60)
     words = list(
@@ -279,7 +275,7 @@ def test_vectors_that_half_precision_cannot_hold_stay():
 
 
 def test_words_inside_words_cost_no_more_memory_than_others():
-    """Each is the beginning and the end of the next, so n of them have n³ / 6 places in each other."""
+    """Each word begins and ends the next one, so n of them have n³ / 6 places in each other."""
     words = ["甲" * size for size in range(2, 202)]
     lexicon = Lexicon(words)
     lexicon.match(words[0])  # makes the matcher, which is not what is measured

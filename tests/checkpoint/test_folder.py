@@ -86,9 +86,7 @@ class damaged:  # noqa: N801 (reads as a verb)
 
 
 def load_model(folder: Path, device: str = "cpu", fast: bool = False) -> Model:
-    """With the modules of torch; on a CPU it is loaded for the runtime as well, which must take
-    what these take.
-    """
+    """Load with the modules of torch, and for NumPy too if the model's parts are all there."""
     load_module.load_model(folder, device, fast)
     return load_module.load_model(folder, device, fast, modules=True)
 
@@ -482,7 +480,7 @@ def test_a_folder_from_before_the_other_kinds_still_loads(lattice_folder, tmp_pa
 
 
 def with_composer(folder: Path, out: Path, **changes: torch.Tensor | None) -> Model:
-    """The model written again with a composer, some of whose tensors are others, or are not there."""
+    """Write the model again with a composer, some of whose tensors are changed or missing."""
     model = load_model(folder)
     assert model.indexer.lexicon is not None
     assert model.tagger.lexicon is not None
@@ -599,9 +597,7 @@ def test_the_language_model_can_come_from_another_folder(made, lm_folder, tmp_pa
 
 
 def test_no_pickle_anywhere():
-    """The one reader of a pickled list refuses every class; nothing else may so much as import the
-    module.
-    """
+    """The one reader of a pickled list refuses every class, and nothing else imports pickle."""
     for file in SOURCE.rglob("*.py"):
         text = file.read_text("utf-8")
         if not re.search(r"pickle|dill|joblib|shelve|marshal|torch\.(load|save)", text):

@@ -1,6 +1,4 @@
-"""Folders that somebody else made, with checksums that fit: a ModelError says what is wrong, or the
-model is sound.
-"""
+"""Folders of unknown origin with fitting checksums are sound, or a ModelError says why not."""
 
 from __future__ import annotations
 
@@ -113,7 +111,7 @@ def sign(folder: Path, record: Any) -> None:
 
 
 def use(folder: Path) -> None:
-    """Whatever one does with a model: none of it may end in an error that is not the project's own."""
+    """Use a model in every way: none may end in an error that is not the project's own."""
     if record_of(folder).name == "lm.json":
         load_language_model(folder)
         return

@@ -80,7 +80,7 @@ KINDS = [*MODELS, *(f"{name}, packed" for name in PACKED)]
 
 
 def write_models(folder: Path) -> None:
-    """Every kind of model, whole and packed; the numbers are such that half precision holds them."""
+    """Every kind of model, whole and packed, with numbers that half precision holds."""
     rows = np.random.default_rng(0).normal(size=(len(WORDS), 6)).astype(np.float32)
     write_vectors(folder / "words.vec", Vectors(WORDS, rows), binary=False)
     for name, model in MODELS.items():
@@ -318,7 +318,7 @@ def changed(arrays: Arrays, chance: np.random.Generator) -> tuple[Arrays, str]:
 
 
 def is_as_before(old: Arrays, new: Arrays) -> bool:
-    """Whether the same model has these arrays, so that the change is one of values, which are free."""
+    """Tell whether a model has the same arrays, so that only values differ, which are free."""
     return old.keys() == new.keys() and all(
         _shape(name, old) == _shape(name, new) and old[name].dtype == new[name].dtype
         for name in old
@@ -343,9 +343,7 @@ def _shape(name: str, arrays: Arrays) -> tuple[int, ...]:
 
 
 def check_changed(folder: Path, seed: int, child: Child, before: dict[str, str]) -> None:
-    """A change is refused, or the model computes what it computed before, by every way of loading
-    alike.
-    """
+    """A change is refused, or the model computes what it did, in every way of loading."""
     chance = np.random.default_rng(seed)
     old = arrays_of(folder)
     new, what = changed(old, chance)
@@ -384,9 +382,7 @@ def unchanged(folder: Path, child: Child) -> dict[str, str]:
 
 
 def main(seconds: float) -> None:
-    """Change every kind of model until the time is over; a change that is neither refused nor
-    harmless ends it.
-    """
+    """Change every kind of model until time is up; each change is refused or harmless."""
     end = time.monotonic() + seconds
     count = 0
     child = Child()

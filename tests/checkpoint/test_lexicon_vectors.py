@@ -1,6 +1,4 @@
-"""Words that join a model: each has its vector as soon as a text can contain it, and a segmenter
-prefers it.
-"""
+"""A word that joins a model has its vector before any text can contain it."""
 
 from __future__ import annotations
 
@@ -148,9 +146,7 @@ def test_a_copy_has_words_and_vectors_of_its_own(tagger, again):
 
 
 def test_a_model_that_is_dropped_frees_its_memory_at_once(lattice_folder):
-    """Lexicon and vectors do not refer to each other in a circle, which only a garbage collection
-    would find.
-    """
+    """Lexicon and vectors do not form a circle, which only garbage collection would find."""
     tagger = load(lattice_folder)
     tagger.lexicon.add("青石镇工")
     tagger(TEXT)

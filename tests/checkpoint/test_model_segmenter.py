@@ -1,6 +1,4 @@
-"""A segmentation model that cuts the words of softwords and word models: its own words, found and
-recorded.
-"""
+"""A segmentation model cuts words for softwords and word models, and is recorded."""
 
 from __future__ import annotations
 
@@ -65,7 +63,7 @@ def spans_and_gaps(predictor: Predictor, text: str) -> list[tuple[int, int]]:
 
 @given(texts)
 def test_its_words_are_those_of_the_model(cutter, predictor, some):
-    """And white space between them is cut into characters; with nothing to cut there are no words."""
+    """White space between words is cut into characters; an empty text has no words."""
     cuts = ModelSegmenter(cutter)(some)
     assert words(cuts) == [spans_and_gaps(predictor, text) for text in some]
     assert "".join(words_of(some, cuts)) == "".join(words_of(some, make_segmenter("rjieba")(some)))
@@ -125,9 +123,11 @@ def test_what_is_no_segmenter(by, made, tmp_path, monkeypatch):
         write_untrained(tmp_path / by, make_config(cutting_tree(made, tmp_path, **changes)), gold)
     says = {
         "jieba": "jieba: there is no such model folder; ner and seg are bundled",
-        "ner": "its spans are LOC, ORG, PER: expected a segmentation model, whose words cover the text",
+        "ner": "its spans are LOC, ORG, PER: "
+        "expected a segmentation model, whose words cover the text",
         "": "must be rjieba, gold, seg or the folder",
-        "gold reader": "it reads words itself, by gold: expected a segmentation model that reads text",
+        "gold reader": "it reads words itself, by gold: "
+        "expected a segmentation model that reads text",
     }[by]
     with pytest.raises(
         HanlatticeError, match=f"segment.by must be.*{re.escape(says)}" if by else says
@@ -210,8 +210,8 @@ def test_another_or_no_segmenter_in_its_place(made, cutter, tmp_path):
     tagged = hanlattice("tag", "-m", folder, "南湖")
     assert (shown.code, tagged.code) == (0, 2)
     assert (
-        f"the segmenter {place}, by which this model cuts text, fails: {place}: there is no such model"
-        in tagged.err
+        f"the segmenter {place}, by which this model cuts text, fails: {place}: "
+        "there is no such model" in tagged.err
     )
 
 

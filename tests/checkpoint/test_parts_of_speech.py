@@ -1,6 +1,4 @@
-"""A segmenter whose words have labels: learnt, written, scored, with a dictionary, in both
-backends, in spaCy.
-"""
+"""A segmenter whose words have labels, in both backends, with a dictionary, in spaCy."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ from tests.helpers.made import made_tree, sentences
 
 
 def labelled(sentence: Sentence) -> Sentence:
-    """The words of the made sentence; names have their own label, marks w, and other words n or v
-    by length.
-    """
+    """Label the words of a made sentence: names, w for marks, n or v by length for others."""
     names = {(span.start, span.end): span.label for span in sentence.spans or ()}
     words = []
     for word in in_words(sentence).spans or ():
@@ -73,7 +69,7 @@ def test_words_cover_the_text_and_have_the_labels_of_the_corpus(tagger: Predicto
 
 
 def test_probabilities_of_labels_add_up(tagger: Predictor) -> None:
-    """Of all words that cover one character, whatever their place and label, exactly one is there."""
+    """Of all words over one character, whatever their place and label, exactly one occurs."""
     text = "王芳在南湖"
     candidates = tagger.candidates(text, 1000)
     for at in range(len(text)):

@@ -1,6 +1,4 @@
-"""Weights in fewer bytes: what comes back is near, the shape is the same, and what cannot be small
-stays.
-"""
+"""Compressed weights come back near, in the same shape, and what cannot be small stays."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def round_trip(name: str, tensor: Tensor, precision: str) -> Tensor:
 
 
 def step(name: str, tensor: Tensor) -> Tensor:
-    """What is between two numbers that can be told apart: of each row of a table, of each column of
-    a matrix.
-    """
+    """The distance of two neighbours, for each row of a table or column of a matrix."""
     along = 0 if name == MATRIX else 1
     most = 7 if name.endswith(".fixed") and tensor.shape[1] % 2 == 0 else 127
     return tensor.abs().amax(along, keepdim=True) / most
@@ -132,7 +128,7 @@ def test_zeros_stay_zeros_beside_others(name):
 @pytest.mark.parametrize("name", [*TABLES, MATRIX])
 @pytest.mark.parametrize("largest", [32768.0, 40_000.0, 65504.0, 1e6, 1e30, torch.inf, torch.nan])
 def test_numbers_that_half_precision_might_not_hold(precision, name, largest):
-    """They are as near as others, or the tensor stays as it is; nothing becomes infinite or none."""
+    """Odd numbers stay near, or their tensor stays; nothing becomes infinite or NaN."""
     tensor = drawn(3, 4)
     tensor[1, 2] = largest
     found = round_trip(name, tensor, precision).float()

@@ -1,6 +1,4 @@
-"""Segmenters of every kind learn the made corpus, come back from disk as they were, and cut any
-text.
-"""
+"""Segmenters of every kind learn the made corpus, load as they were, and cut any text."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ few_examples = settings(shares_folder, max_examples=12)
 
 
 def load_model(folder: Path, device: str = "cpu", fast: bool = False) -> Model:
-    """With the modules of torch; on a CPU it is loaded for the runtime as well, which must take
-    what these take.
-    """
+    """Load with the modules of torch, and for NumPy too if the model's parts are all there."""
     load_module.load_model(folder, device, fast)
     return load_module.load_model(folder, device, fast, modules=True)
 

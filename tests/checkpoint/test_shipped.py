@@ -1,6 +1,4 @@
-"""The models that come with the package: small enough, whole, found by name, and as good as their
-cards say.
-"""
+"""The bundled models are small, whole, found by name, and as good as their cards say."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Transformers from folders, and in a model's folder: complete, equal, and what is wrong with them
-is said.
-"""
+"""Transformers from folders and in a model's folder; broken ones are refused with a reason."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ def test_a_models_folder_is_complete(
 
 
 def test_a_text_of_5000_characters_has_the_spans_of_its_windows(made: Path, tmp_path: Path) -> None:
-    """Away from the seams, to which the best path also looks; and each window fits, so it is read
-    without windows.
-    """
+    """Each window is read alone and compared away from its seams, where best paths may differ."""
     folder = write_transformer(tmp_path / "t", max_position_embeddings=514)
     margin = 40
     config = made_config(made, transformer__model=str(folder), model__encoder="none")
@@ -232,9 +228,7 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
 def test_sizes_are_compared_before_memory_is_taken(
     made: Path, folder: Path, tmp_path: Path
 ) -> None:
-    """A transformer of these sizes would take 800 GB, from its own folder and from that of a
-    tagger.
-    """
+    """A transformer of these sizes would take 800 GB, in its own folder or in a tagger's."""
     config = made_config(
         made, transformer__model=str(folder), transformer__overlap=8, model__hidden=2
     )

@@ -1,4 +1,4 @@
-"""The corpora of a training: dev is held out of train exactly; finished models find theirs again."""
+"""Corpora of a training: dev is held out of train, and finished models find theirs again."""
 
 from __future__ import annotations
 

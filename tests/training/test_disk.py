@@ -1,6 +1,4 @@
-"""Every operation on the disk fails once, in training, packing and corpora: an OutputError, and all
-can go on.
-"""
+"""A failing disk, at every operation in training, packing and corpora, is an OutputError."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Distilling: the means of teachers' probabilities; text that is drawn fairly, and apart from what
-is kept apart.
-"""
+"""Distilling: means of the teachers' probabilities, and text drawn fairly and kept apart."""
 
 from __future__ import annotations
 
@@ -40,7 +38,10 @@ from tests.helpers.cutting import cutting_tree, in_words
 from tests.helpers.made import made_config, sentences
 from tests.helpers.untrained import write_untrained
 
-HAN = "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏闰余成岁律吕调阳云腾致雨露结为霜金生丽水玉出昆冈"
+HAN = (
+    "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏"
+    "闰余成岁律吕调阳云腾致雨露结为霜金生丽水玉出昆冈"
+)
 
 
 def line(at: int, size: int = 20) -> str:
@@ -363,9 +364,7 @@ def test_an_output_that_cannot_be_is_told_before_any_work(lattice_folder, tmp_pa
 
 
 def test_doubts_are_learnt_and_survive_the_file(made, tmp_path):
-    """What a batch has of each character is what the file says; a student that learns it comes
-    close to it.
-    """
+    """A batch has the shares that the file says, and a student that learns them comes close."""
     tags = tag_set(["LOC", "PER"], "BMES")
     chance = np.random.default_rng(3)
     corpus = []

@@ -1,6 +1,4 @@
-"""A training that begins with a model: new labels are learnt, frozen weights stay, a stopped run
-goes on.
-"""
+"""Training from a model: new labels are learnt, frozen weights stay, stopped runs resume."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ from tests.helpers.made import sentences, write_toml
 
 
 def with_times(sentence: Sentence) -> Sentence:
-    """With spans of a label that the model does not know, and other names for those that it does."""
+    """Rename the labels of a sentence, and add spans of a label that the model does not know."""
     spans = [
         replace(span, label={"PER": "PER.NAM", "LOC": "地名"}[span.label])
         for span in sentence.spans or ()

@@ -1,6 +1,4 @@
-"""What training accepts, up to the edge of each limit, can be loaded; the rest is refused before
-the first step.
-"""
+"""What training accepts can be loaded, up to each limit; the rest is refused before any step."""
 
 from __future__ import annotations
 
@@ -147,9 +145,7 @@ def test_a_record_that_could_not_be_read_is_not_written(
 
 
 def test_a_model_may_stand_on_any_number_of_others(tmp_path: Path) -> None:
-    """Each has the facts of the one that it began with in its own, and a record is nested 32 deep
-    at most.
-    """
+    """A record has the facts of every earlier model, nested at most 32 deep."""
     write_jsonl(tmp_path / "t.jsonl", with_labels(["A"]))
     tree = {**SMALL, "data": {"train": str(tmp_path / "t.jsonl")}, "train": {"epochs": 1}}
     before = ""

@@ -1,6 +1,4 @@
-"""Cached states of a language model are those computed on the fly, and a tagger with them stands
-alone.
-"""
+"""Cached states of a language model equal those computed on the fly."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The training loop: it learns, stops when told, resumes after any death; and the scores of a
-finished segmenter.
-"""
+"""The training loop learns, stops when told, resumes after any death, and scores segmenters."""
 
 from __future__ import annotations
 
@@ -8,9 +6,11 @@ import json
 import shutil
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -135,9 +135,7 @@ def test_killed_at_every_moment_that_touches_the_disk(tiny, tmp_path):
 
 
 def at_the_pace_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches come from a thread, and the loss is read once, after the first step, and at the end
-    of an epoch.
-    """
+    """A thread makes batches, and the loss is read after the first step and after each epoch."""
     monkeypatch.setitem(loop.PREFETCH, "cpu", (3, 1e9))
 
 
@@ -300,6 +298,30 @@ def test_one_seed_one_model_two_seeds_two(tiny, tmp_path):
     assert not torch.equal(
         weights(tmp_path / "a")["output.weight"], weights(tmp_path / "c")["output.weight"]
     )
+
+
+def test_a_step_is_the_step_that_is_timed(tiny, tmp_path):
+    """`lab` times `Training.step` with a tagger's gradients; the loop must do the same."""
+    config = config_of(tiny, train__accumulate=3, train__average=0.9, train__clip=0.1)
+    corpora = read_corpora(config.data)
+    run, timed = (
+        loop.prepare(config, tmp_path / name, corpora, False, lambda event: None)
+        for name in ("run", "timed")
+    )
+    rates = [0.01] * len(run.training.optimizer.param_groups)
+    run.tagger.train()
+    timed.tagger.train()
+    torch.manual_seed(1)
+    loop.train_step(run, run.make_batch(np.arange(8)), rates)
+    torch.manual_seed(1)
+    parts = timed.make_batch(np.arange(8))
+    timed.training.step(partial(timed.gradients, *parts), rates)
+    assert len(parts) == 3
+    assert torch.equal(run.training.loss, timed.training.loss)
+    for mine, other in zip(run.training.average.mean, timed.training.average.mean, strict=True):
+        assert torch.equal(mine, other)
+    for name, weight in run.tagger.state_dict().items():
+        assert torch.equal(weight, timed.tagger.state_dict()[name]), name
 
 
 @pytest.mark.parametrize("name", ["README.md", "thesis.tex", "sub", ".download.part"])

@@ -1,6 +1,4 @@
-"""Packing: the words that count stay, numbers get smaller, and the model finds what it found
-before.
-"""
+"""Packing keeps the words that count, shrinks numbers, and the model finds what it found."""
 
 from __future__ import annotations
 
@@ -434,9 +432,7 @@ def test_stopped_at_any_moment_it_is_whole_or_none(lattice_folder, tmp_path, mon
 
 
 def test_pools_forget_how_often_words_that_go_were_met_and_take_new_ones(made, tmp_path):
-    """A word that joins later has the number of one that went, not its weight, and reaches all its
-    characters.
-    """
+    """A word that joins later has the number of one that left, but not its weight."""
     model = load_model(
         train(made_config(made, train__epochs=1, model__pools=True), tmp_path / "run").folder
     )

@@ -1,6 +1,4 @@
-"""Several processes that share every batch: the model of one process, whoever of them ends, and
-however it goes on.
-"""
+"""Several processes that share every batch make the model of one, even if some of them die."""
 
 from __future__ import annotations
 
@@ -236,9 +234,7 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_torchrun_trains_and_one_of_its_processes_reports(tiny, tmp_path, monkeypatch):
-    """Also where a process aborts while it is taken down, which its connection to the others did
-    now and then.
-    """
+    """This holds also where a process aborts while it is taken down."""
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os\nif 'RANK' in os.environ:\n    atexit.register(os.abort)\n"
     )

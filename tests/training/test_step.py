@@ -1,6 +1,4 @@
-"""One step is zero, loss, backward, clip, step, average; a state brings everything back, or is
-refused.
-"""
+"""A step is zero, loss, backward, clip, step, average; a state restores all or is refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Training with a transformer: its own rates, layer by layer; stopped and resumed; in parts of a
-batch.
-"""
+"""Training with a transformer: rates by layer, resuming, and batches in parts."""
 
 from __future__ import annotations
 

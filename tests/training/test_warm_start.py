@@ -1,6 +1,4 @@
-"""Begun with another model: before the first step, what it finds is found again, and what is new
-begins sensibly.
-"""
+"""A new model finds at first what its origin finds, and what is new begins sensibly."""
 
 from __future__ import annotations
 
@@ -159,9 +157,7 @@ def score_of(crf: CRF, emitted: Tensor, spans: Sequence[Span]) -> float:
 
 @pytest.mark.parametrize("scheme", ["BMES", "BIO"])
 def test_a_new_label_scores_as_the_mean_over_what_it_could_be(scheme, made, tmp_path):
-    """Over every choice of the model's labels for its spans, also for neighbours; and LOWER for
-    each.
-    """
+    """Sum over the choices of the model's labels for all spans, with LOWER for each span."""
     config = make_config(made_tree(made, model__scheme=scheme))
     folder = write_source(tmp_path / "source", config, sentences(20, 1))
     old = load_model(folder, modules=True)

@@ -1,6 +1,4 @@
-"""Training without dev: all epochs, the last weights or their average, and what else comes from dev
-has a default.
-"""
+"""Without dev all epochs are trained, and the last weights or their average are kept."""
 
 from __future__ import annotations
 

@@ -71,13 +71,9 @@ def runs_in_numpy(config: Config) -> bool:
 def restore_arrays(
     config: Config, indexer: Indexer, arrays: Mapping[str, Array], fast: bool = False
 ) -> NumpyTagger:
-    """Build the tagger of a folder's weights, for the CPU.
+    """Build the tagger of a folder's weights; a LookupError names one that does not fit.
 
-    Args:
-        config: the model's settings.
-        indexer: what reads text for it.
-        arrays: its weights; a LookupError names one that does not fit.
-        fast: multiply in 8 bits.
+    With `fast` it multiplies in 8 bits.
     """
     check_arrays(config, indexer, arrays)
     check_values(arrays)

@@ -53,14 +53,7 @@ def assemble(
 ) -> TorchTagger:
     """Build the modules around tables of vectors and pre-trained models.
 
-    Args:
-        config: the model's settings.
-        indexer: what reads text for it.
-        tables: the vectors of its symbols.
-        lm: its language model, if it has one.
-        backend: what computes its lattice LSTM.
-        fresh: draw initial weights; False where weights are loaded afterwards.
-        transformer: its transformer, if it has one.
+    Without `fresh` no initial weights are drawn, since a file's are loaded afterwards.
     """
     model = config.model
     chars = None

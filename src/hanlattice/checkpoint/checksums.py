@@ -42,11 +42,7 @@ def write_record(
 ) -> None:
     """Write a JSON record with its own checksum and those of files in its folder.
 
-    Args:
-        path: the file to write.
-        record: what it holds.
-        files: the files, by their names in the folder.
-        kind: the TypedDict that describes it. A record that does not fit is an InputError.
+    A record that does not fit `kind`, a TypedDict, is an InputError.
     """
     record = {**record, "files": {name: sha256(path.parent / name) for name in files}}
     text = dump_json(record | {"sha256": record_digest(record)}, indent=2)
@@ -65,11 +61,7 @@ def write_record(
 def read_record(path: Path, version: int, kind: type, what: str) -> dict[str, Any]:
     """Read a record of `write_record`, and check it and the files that it lists.
 
-    Args:
-        path: the file.
-        version: the format version that it must have.
-        kind: the TypedDict that describes it.
-        what: what the folder holds, for error messages.
+    It must have this format version and fit `kind`; `what` is in the folder, for error messages.
     """
     folder = path.parent
     name = path.name
@@ -127,7 +119,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
     The same content gives the same bytes. The safetensors library cannot be used for that, since it
     writes metadata in an order that is random in each process.
     """
-    plain = {name: _array(tensor) for name, tensor in tensors.items()}
+    plain: dict[str, Array] = {}
+    for name, tensor in tensors.items():
+        raw = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
+        array = np.asarray(raw, order="C")
+        plain[name] = array.astype(array.dtype.newbyteorder("<"), copy=False)
     facts = {**metadata, "sha256": _digest(plain, metadata)}
     header: dict[str, Any] = {"__metadata__": dict(sorted(facts.items()))}
     # The widest numbers come first, so that each array begins at a multiple of its numbers' size.
@@ -148,12 +144,6 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             file.write(plain[name].reshape(-1).view(np.uint8).data)
-
-
-def _array(tensor: Any) -> Array:
-    plain = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
-    array = np.asarray(plain, order="C")
-    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
@@ -231,14 +221,11 @@ def check_numbers(arrays: Mapping[str, Array], path: Path) -> None:
         if array.dtype.kind not in "fiu":
             raise ModelError(f"{path}: {name} must be of numbers, not {array.dtype}")
         flat = array.reshape(-1)
-        starts = range(0, flat.size if array.dtype.kind == "f" else 0, _AT_ONCE)
-        if not all(_are_finite(flat[start : start + _AT_ONCE]) for start in starts):
-            raise ModelError(f"{path}: {name} has numbers that are not finite")
-
-
-def _are_finite(part: Array) -> bool:
-    # Two numbers decide: NaN is both the smallest and the largest where there is one.
-    return float(part.min()) >= -_FLOAT and float(part.max()) <= _FLOAT
+        for start in range(0, flat.size if array.dtype.kind == "f" else 0, _AT_ONCE):
+            part = flat[start : start + _AT_ONCE]
+            # Two numbers decide: NaN is both the smallest and the largest where there is one.
+            if not (float(part.min()) >= -_FLOAT and float(part.max()) <= _FLOAT):
+                raise ModelError(f"{path}: {name} has numbers that are not finite")
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -134,7 +134,15 @@ class Composer:
             parts = [tensors[name] for name in ("characters", "table", "scale", "mixing")]
         except KeyError as error:
             raise ValueError(f"the tables for new words lack {error}") from None
-        _check(*parts)
+        characters, table, scale, mixing = parts
+        rows, dim = table.shape if table.ndim == 2 else (-1, -1)
+        shapes = ((rows, 1), (2 * dim + 3, dim))
+        fits = rows == 3 * (len(characters) + 1) and (scale.shape, mixing.shape) == shapes
+        if not fits or table.dtype != np.int8 or characters.dtype != np.int32:
+            raise ValueError("the tables for new words do not fit each other")
+        lowest = int(characters.min(initial=0))
+        if not 0 <= lowest <= int(characters.max(initial=0)) <= sys.maxunicode:
+            raise ValueError("the tables for new words have a character that there is not")
         return cls(*parts)
 
     @property
@@ -151,14 +159,9 @@ class Composer:
 def learn(
     words: Sequence[str], vectors: Array, ends: Array, least: int = LEAST, ridge: float = RIDGE
 ) -> Composer:
-    """Learn how to compose vectors.
+    """Learn to compose from folded words, their vectors, [W, E], and what `known_ends` returns.
 
-    Args:
-        words: folded words.
-        vectors: their vectors, [W, E].
-        ends: what `known_ends` returns for them.
-        least: in how many words a character must occur to have rows of its own.
-        ridge: how strongly weights are pulled towards 0.
+    A character must occur in `least` words to have rows of its own.
     """
     codes, counts = np.unique(code_points("".join(words)), return_counts=True)
     codes = codes[counts >= least]
@@ -237,12 +240,9 @@ def solve(
 
 
 def find_ends(words: Sequence[str], lexicon: Lexicon, known: int) -> KnownEnds:
-    """Find the longest known words that each word begins and ends with, other than itself.
+    """Find the longest words among the lexicon's first `known` that each word begins and ends with.
 
-    Args:
-        words: folded words.
-        lexicon: where to look.
-        known: how many of its first words count.
+    A word itself does not count.
     """
     parts = [_ends_at_once(words[low:high], lexicon, known) for low, high in runs(words, AT_ONCE)]
     return KnownEnds(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -294,23 +294,11 @@ def compose(
     new: Sequence[str], lexicon: Lexicon, table: GrowingVectors, composer: Composer
 ) -> Array:
     """Return vectors for new folded words, [W, E], in half precision where it can hold them."""
-    parts = [new[low:high] for low, high in runs(new, AT_ONCE)]
-    composed = [_small(composer(part, known_ends(part, lexicon, table))) for part in parts]
-    return np.concatenate(composed)
-
-
-def _small(vectors: Array) -> Array:
-    # The comparison also fails where a number is NaN.
-    fits = len(vectors) and np.abs(vectors).max() <= np.finfo(np.float16).max
-    return vectors.astype(np.float16) if fits else vectors
-
-
-def _check(characters: Array, table: Array, scale: Array, mixing: Array) -> None:
-    rows, dim = table.shape if table.ndim == 2 else (-1, -1)
-    shapes = ((rows, 1), (2 * dim + 3, dim))
-    fits = rows == 3 * (len(characters) + 1) and (scale.shape, mixing.shape) == shapes
-    if not fits or table.dtype != np.int8 or characters.dtype != np.int32:
-        raise ValueError("the tables for new words do not fit each other")
-    lowest = int(characters.min(initial=0))
-    if not 0 <= lowest <= int(characters.max(initial=0)) <= sys.maxunicode:
-        raise ValueError("the tables for new words have a character that there is not")
+    parts = []
+    for low, high in runs(new, AT_ONCE):
+        words = new[low:high]
+        vectors = composer(words, known_ends(words, lexicon, table))
+        # The comparison also fails where a number is NaN.
+        fits = len(vectors) and np.abs(vectors).max() <= np.finfo(np.float16).max
+        parts.append(vectors.astype(np.float16) if fits else vectors)
+    return np.concatenate(parts)

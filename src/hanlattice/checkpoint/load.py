@@ -183,10 +183,6 @@ class ModelSegmenter:
 
     The model is loaded when the first text comes, and several segmenters share it. A character
     outside of its words, such as white space, is a word of its own.
-
-    Args:
-        name: a bundled model, or a folder.
-        device: where the model computes.
     """
 
     def __init__(self, name: str | Path, device: str = "cpu") -> None:
@@ -262,12 +258,9 @@ def _covering(spans: FlatSpans, lengths: Ints) -> Cuts:
 
 
 def make_segmenter(name: str, pos: bool = False, device: str = "cpu") -> Segmenter:
-    """Return what `segment.by` names.
+    """Return what `segment.by` names: one of SEGMENTERS, a bundled model or a model folder.
 
-    Args:
-        name: one of SEGMENTERS, a bundled model or a folder.
-        pos: find parts of speech too, as SEGMENTERS may do.
-        device: where a model computes.
+    Only SEGMENTERS can find parts of speech, `pos`, too.
     """
     return segment.make_segmenter(name, pos) if name in SEGMENTERS else ModelSegmenter(name, device)
 

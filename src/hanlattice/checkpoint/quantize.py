@@ -42,14 +42,7 @@ _TRIES = (1.0, 0.9, 0.8, 0.7)
 
 
 def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]:
-    """Return the tensors with compressed matrices.
-
-    Biases and the CRF's scores are few, and stay.
-
-    Args:
-        tensors: the weights of a model by name.
-        precision: one of PRECISIONS.
-    """
+    """Return the tensors with compressed matrices. Biases and CRF scores are few, and stay."""
     small: dict[str, Array] = {}
     for name, tensor in tensors.items():
         if precision == "full" or name.startswith("crf.") or not _can_be_small(tensor):
@@ -63,7 +56,9 @@ def compressed(tensors: Mapping[str, Array], precision: str) -> dict[str, Array]
             small[name + SCALE] = np.ascontiguousarray(scale.T)
         elif name.endswith(_FIXED) and tensor.shape[1] % 2 == 0:
             rows, small[name + SCALE] = _rounded(tensor, _NIBBLE)
-            small[name] = _in_pairs(rows)
+            # From −7 … 7 to 1 … 15: the left half of a row in the low bits, the right in the high.
+            left, right = np.split((rows + 8).astype(np.uint8), 2, axis=1)
+            small[name] = left | (right << 4)
         else:
             small[name], small[name + SCALE] = _rounded(tensor, _BYTE)
     return small
@@ -168,9 +163,3 @@ def _rounded(table: Array, most: int) -> tuple[Array, Array]:
         error = np.where(nearer, off, error)
         kept = np.where(nearer, scale, kept)
     return best, kept
-
-
-def _in_pairs(rows: Array) -> Array:
-    """Pack [R, E] from −7 to 7 into [R, E / 2], uint8, the left half of a row in the low bits."""
-    left, right = np.split((rows + 8).astype(np.uint8), 2, axis=1)
-    return left | (right << 4)

@@ -79,7 +79,13 @@ def build(config: Config, train: Sequence[Sentence], others: Iterable[Sentence] 
     else:
         vocabs, tables = carried_tables(config, source, train, seen, cut, notices)
     if config.model.encoder == "word":
-        notices.append(_crossing(train, cut()[1]))
+        spans = [sentence.spans or () for sentence in train]
+        cuts = cut()[1]
+        crossing = count_crossing(spans, cuts.counts, cuts.start, cuts.end)
+        notices.append(
+            f"segmentation: {crossing:,} of the {sum(map(len, spans)):,} spans begin or end inside "
+            "a word: they count as missed"
+        )
     lm = load_language_model(config.lm.model) if config.lm.model else None
     if lm is not None and lm.cutter is not None:
         raise InputError(
@@ -170,16 +176,6 @@ def _cut(config: Config, train: Sequence[Sentence]) -> tuple[list[str], Cuts]:
     pos = config.softwords.pos and config.model.softword
     segmenter = make_segmenter(config.segment.by, pos, config.train.device)
     return texts, segmenter(texts, [sentence.words for sentence in train])
-
-
-def _crossing(train: Sequence[Sentence], cuts: Cuts) -> str:
-    """A notice of how many spans a word model can never find."""
-    spans = [sentence.spans or () for sentence in train]
-    crossing = count_crossing(spans, cuts.counts, cuts.start, cuts.end)
-    return (
-        f"segmentation: {crossing:,} of the {sum(map(len, spans)):,} spans begin or end inside a "
-        "word: they count as missed"
-    )
 
 
 # ---- vocabularies and their initial vectors, from the training corpus and vector files

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,12 +22,7 @@ from hanlattice.training.corpora import counts
 
 
 def check_place(folder: Path, out: Path | None) -> None:
-    """Raise an error unless a calibrated model may be written.
-
-    Args:
-        folder: the model. Without `out` it is changed, so it must not be a bundled one.
-        out: a folder for a copy, which must be new or empty.
-    """
+    """Raise an error unless the model in `folder` may be changed or, with `out`, copied there."""
     if out is None and folder in map(find_model, SHIPPED):
         raise InputError(
             f"{folder.name} is bundled with the package and stays as it is: "
@@ -48,7 +42,15 @@ def fit_scores(
         corpora: labelled corpora by file.
         found: the spans that the model found in each, scored with its own probabilities.
     """
-    parts = [_part(model, file, corpus) for file, corpus in corpora.items()]
+    parts = []
+    for file, corpus in corpora.items():
+        digest = sha256(resolve(file))
+        if digest in (model.data.get(part, {}).get("sha256") for part in ("train", "more")):
+            raise InputError(
+                "the model was trained on this text, of which it is too sure: fit it on another",
+                file,
+            )
+        parts.append({"file": Path(file).name, "sha256": digest, **counts(corpus.sentences)})
     labels = model.indexer.tag_ids.labels
     rows = [
         (labels.index(span.label), span.score or 0.0, span in (sentence.spans or ()))
@@ -75,15 +77,3 @@ def save_calibrated(model: Model, folder: Path, out: Path | None) -> None:
                     shutil.copyfileobj(source, copy)
     save_scores(folder, model.scores, out)
     write_card(out or folder, model, model.scores)
-
-
-def _part(model: Model, file: str, corpus: Corpus) -> dict[str, Any]:
-    """The record of a corpus that curves are fitted on."""
-    digest = sha256(resolve(file))
-    for part in ("train", "more"):
-        if model.data.get(part, {}).get("sha256") == digest:
-            raise InputError(
-                "the model was trained on this text, of which it is too sure: fit it on another",
-                file,
-            )
-    return {"file": Path(file).name, "sha256": digest, **counts(corpus.sentences)}

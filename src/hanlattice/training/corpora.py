@@ -137,14 +137,9 @@ def counts(sentences: Sequence[Sentence]) -> dict[str, int]:
 def read_for(
     models: Iterable[Model], file: str, format: str = "auto", scheme: str = "auto"
 ) -> Corpus:
-    """Read a labelled file as the models' training files are read.
+    """Read a labelled file for models, as their training files were read where they agree.
 
-    Args:
-        models: if they agree on a format, it is the one of a file whose suffix tells none; if they
-            agree on `data.learn`, so does the file.
-        file: the file.
-        format: its format; "auto" goes by its suffix.
-        scheme: its tagging scheme.
+    That decides the format, if neither `format` nor the suffix tells it, and what to learn.
     """
     usual = set()
     learn = set()
@@ -174,12 +169,7 @@ def training_files(models: Iterable[Model]) -> list[Path]:
 def own_training(
     models: Mapping[str, Model], notes: list[str]
 ) -> tuple[tuple[Sentence, ...] | None, str]:
-    """Return the training sentences of model B, or else of A, and a description of them.
-
-    Args:
-        models: the models, called "A" and "B".
-        notes: why sentences are missing or differ is added here.
-    """
+    """Return the training sentences of model "B", or else of "A", and a description of them."""
     if _training_origin(models["A"]) != _training_origin(models["B"]):
         named = " and ".join(
             f"{printable_path(model.config.data.train)} ({name})" for name, model in models.items()

@@ -119,7 +119,10 @@ def distil(
         _check_tags(taggers, models)
         lines = draw(text)
         versions = [model_version(str(model)) for model in models]
-        _check_parts(parts, [versions, *_facts(text), hard, fast], out)
+        # Everything that the lines depend on.
+        digests = [[sha256(resolve(name)) for name in names] for names in (text.files, text.apart)]
+        facts = [versions, *digests, text.characters, text.seed, hard, fast]
+        _check_parts(parts, facts, out)
         total = Taught(0, 0, 0, 0)
         for low in range(0, len(lines), BLOCK):
             part = parts / f"{low // BLOCK:06}.jsonl"
@@ -137,12 +140,6 @@ def distil(
                     file.write(line + "\n")
     shutil.rmtree(parts, ignore_errors=True)
     return total
-
-
-def _facts(text: Unlabelled) -> list[object]:
-    """What the draw depends on."""
-    digests = [[sha256(resolve(name)) for name in names] for names in (text.files, text.apart)]
-    return [*digests, text.characters, text.seed]
 
 
 def _check_parts(parts: Path, facts: list[object], out: Path) -> None:
@@ -181,14 +178,7 @@ def _taught(taggers: Sequence[Predictor], lines: Sequence[str], hard: bool) -> I
 
 
 def best_tags(shares: Floats, lengths: Ints, tags: Sequence[str], scheme: str) -> Ints:
-    """Return the legal taggings with the largest product of shares, [N].
-
-    Args:
-        shares: the share of each tag for each character of all sentences, [N, K].
-        lengths: the characters of each sentence.
-        tags: the names of the K tags.
-        scheme: their scheme, which says what is legal.
-    """
+    """Return the legal taggings, [N], with the largest product of their tags' shares, [N, K]."""
     K = len(tags)
     row, column = cells(lengths)
     padded = np.zeros((len(lengths), int(lengths.max(initial=0)), K))
@@ -207,11 +197,7 @@ def doubts_of(
 ) -> list[list[SoftLabel]]:
     """Return each sentence's soft labels, for characters whose tag has a share below `SURE`.
 
-    Args:
-        shares: the share of each tag for each character of all sentences, [N, K].
-        tags: the tag of each character, [N].
-        examples: the sentences.
-        names: the names of the K tags.
+    `shares` is [N, K], for the characters of all sentences; `tags`, [N], are the best ones.
     """
     unsure = np.flatnonzero(shares[np.arange(len(tags)), tags] < SURE)
     kept = np.where(shares[unsure] >= LEAST, shares[unsure], 0.0)
@@ -237,7 +223,12 @@ def draw(text: Unlabelled) -> list[str]:
     )
     drawn: dict[str, None] = {}
     for name in text.files:
-        lines = list(_lines(name))
+        path = resolve(name)
+        # The sentences of a corpus, whose labels are ignored, or the paragraphs of raw text.
+        if suffix_format(path):
+            lines = [sentence.text for sentence in read_corpus(path).sentences]
+        else:
+            lines = list(RawText([path]))
         size = 0
         chance.shuffle(lines)
         for sentence in (sentence for line in lines for sentence in sentences(line)):
@@ -270,14 +261,6 @@ def ngrams(folded: Iterable[str]) -> set[str]:
     return {
         line[start : start + SHARED] for line in folded for start in range(len(line) - SHARED + 1)
     }
-
-
-def _lines(name: str) -> Iterator[str]:
-    """The paragraphs of raw text, or the sentences of a corpus, whose labels are ignored."""
-    path = resolve(name)
-    if suffix_format(path):
-        return (sentence.text for sentence in read_corpus(path).sentences)
-    return iter(RawText([path]))
 
 
 def _check_tags(taggers: Sequence[Predictor], models: Sequence[Path]) -> None:

@@ -29,13 +29,7 @@ States = npt.NDArray[np.float16]
 
 
 def with_states(examples: Examples, lm: LanguageModelStates, digest: str) -> Examples:
-    """Return the examples with the language model's states, which stay on disk.
-
-    Args:
-        examples: the corpus.
-        lm: the language model.
-        digest: identifies it.
-    """
+    """Return a corpus with the states of a language model, which stay on disk."""
     path = states_file(examples, lm, digest)
     shape = (len(examples.chars), lm.width)
     states = _cached(path, shape)

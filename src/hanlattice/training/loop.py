@@ -81,19 +81,21 @@ class Result:
 def train(
     config: Config, folder: str | Path, *, resume: bool = False, listen: Listener = ignore
 ) -> Result:
-    """Train a model and write it into a folder.
+    """Train a model and write it into a folder, with `resume` from where an earlier run stopped.
 
-    If torchrun started several processes, the first one writes the folder, calls `listen` and
-    returns the scores.
-
-    Args:
-        config: the settings.
-        folder: where the model goes; new, empty, or of a run to resume.
-        resume: continue where an earlier run in this folder stopped.
-        listen: receives the events of the log.
+    If torchrun started several processes, the first one writes the folder, calls `listen` with the
+    events of the log, and returns the scores.
     """
     folder = Path(folder)
-    _check(config, folder, resume)
+    # Refuse what cannot be trained before any work.
+    if problems := validate(config):
+        raise ConfigError(problems)
+    find_device(config.train.device)
+    if config.start.model:
+        check_start(config)
+    if config.reads_segments:
+        check_segmenter(config.segment.by, config.train.device)
+    _check_folder(folder, resume)
     with (
         join(config.train.device) as team,
         lock_folder(folder, "train") if team.writes else nullcontext(),
@@ -140,16 +142,15 @@ class TrainingRun:
 
     def make_batch(self, places: Ints) -> list[Batch]:
         """Return the sentences of a step, in `accumulate` parts that are computed in turn."""
-        parts = np.array_split(places, min(self.config.accumulate, len(places)))
-        return [self._part(part) for part in parts]
-
-    def _part(self, places: Ints) -> Batch:
-        # The seed depends on the sentences, so that a resumed run leaves out the same words.
-        seed = (self.config.seed, self.training.progress.epoch, *places[:8])
-        rows = self.team.rows(self.examples.lengths[places])
-        batch = self.examples.batch(places, self.config.word_dropout, seed, rows)
-        # The device is named, since a thread may have another current device.
-        return self.tagger.prepare(to_device(batch, self.training.device))
+        batches = []
+        for part in np.array_split(places, min(self.config.accumulate, len(places))):
+            # The seed depends on the sentences, so that a resumed run leaves out the same words.
+            seed = (self.config.seed, self.training.progress.epoch, *part[:8])
+            rows = self.team.rows(self.examples.lengths[part])
+            batch = self.examples.batch(part, self.config.word_dropout, seed, rows)
+            # The device is named, since a thread may have another current device.
+            batches.append(self.tagger.prepare(to_device(batch, self.training.device)))
+        return batches
 
     def dev_scores(self) -> dict[str, Any]:
         """Return the scores on dev, with the threshold if spans are decoded; {} without dev."""
@@ -342,15 +343,9 @@ def evaluate(
     team: ProcessGroup,
     threshold: Threshold = None,
 ) -> Report:
-    """Score the exact spans of all sentences. The model stays in evaluation mode.
+    """Score the exact spans of all sentences, and leave the model in evaluation mode.
 
-    Args:
-        tagger: the model.
-        indexer: what reads text for it.
-        sentences: all sentences, with their gold spans.
-        examples: the sentences that this process decodes.
-        team: the processes that share the work.
-        threshold: decode every span above this probability; None decodes the best tagging.
+    `examples` are the sentences that this process decodes.
     """
     tagger.eval()
     found = team.gather(decode(tagger, indexer, examples, threshold=threshold))
@@ -378,10 +373,7 @@ def part_scores(
 ) -> dict[str, Any]:
     """Score a model on sentences: exact spans and, for a segmenter, words.
 
-    Args:
-        model: the model.
-        sentences: the sentences, with their gold spans.
-        known: the words of a segmenter's training text, which tell OOV from IV words.
+    `known` are the words of a segmenter's training text, which tell OOV from IV words.
     """
     examples = model.indexer.examples(sentences)
     found = decode(model.tagger, model.indexer, examples, threshold=model.threshold())
@@ -404,18 +396,6 @@ def _rates(progress: Progress) -> dict[str, Any]:
         "characters": progress.characters,
         "seconds": round(progress.seconds, 2),
     }
-
-
-def _check(config: Config, folder: Path, resume: bool) -> None:
-    """Refuse what cannot be trained, before any work."""
-    if problems := validate(config):
-        raise ConfigError(problems)
-    find_device(config.train.device)
-    if config.start.model:
-        check_start(config)
-    if config.reads_segments:
-        check_segmenter(config.segment.by, config.train.device)
-    _check_folder(folder, resume)
 
 
 def _check_folder(folder: Path, resume: bool) -> None:

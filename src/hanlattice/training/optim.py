@@ -14,7 +14,7 @@ from hanlattice.nn.crf import CRF
 from hanlattice.nn.embeddings import CharEmbedding, WordEmbedding
 from hanlattice.nn.transformer import TransformerStates
 
-# Tables of vectors, wherever in a model they are, and transitions.
+# Weight decay spares tables of vectors, wherever in a model they are, and transitions.
 NOT_DECAYED = (CharEmbedding, WordEmbedding, nn.Embedding, CRF)
 
 
@@ -24,34 +24,36 @@ def make_optimizer(
     transformer: TransformerConfig | None = None,
     rates: RatesConfig | None = None,
 ) -> torch.optim.Optimizer:
-    """AdamW or SGD. Weight decay is for the matrices of the encoder and the output, not for vectors
-    or the CRF.
+    """Make AdamW or SGD, with groups of weights that have rates of their own.
 
-    Each layer of a transformer has groups of its own, with rates by the configuration. `rates` are
-    multiples for the groups of [rates]; weights whose rate is 0 are frozen here.
+    Weight decay is for the matrices of the encoder and the output, not for vectors or the CRF.
+
+    Args:
+        model: the model. Weights whose rate is 0 are frozen.
+        config: the settings of the training.
+        transformer: the rates of a transformer, whose layers have groups of their own.
+        rates: the factors of [rates], by which some parts learn faster or slower.
     """
-    spared = {
-        id(p)
+    modules = [module for module in model.modules() if isinstance(module, NOT_DECAYED)]
+    spared = {id(weight) for module in modules for weight in module.parameters()}
+    depths = {
+        id(weight): depth
         for module in model.modules()
-        if isinstance(module, NOT_DECAYED)
-        for p in module.parameters()
+        if isinstance(module, TransformerStates)
+        for weight, depth in module.depths()
     }
-    inside = {
-        id(p): depth
-        for m in model.modules()
-        if isinstance(m, TransformerStates)
-        for p, depth in m.depths()
-    }
+    # A group for each depth in a transformer, factor, and whether weights decay. A resumed run
+    # needs the same order, so the two groups of most weights come first.
     groups: dict[tuple[int, float, bool], dict[str, Any]] = {}
-    for key in ((-1, 1.0, True), (-1, 1.0, False)):  # first the two of most weights
+    for key in ((-1, 1.0, True), (-1, 1.0, False)):
         groups[key] = {"peak": config.lr, "warmup": config.warmup, "params": []}
     for name, parameter in model.named_parameters():
-        rate: float = getattr(rates, group_of(name)) if rates else 1.0
-        parameter.requires_grad_(parameter.requires_grad and rate > 0)
+        factor: float = getattr(rates, group_of(name)) if rates else 1.0
+        parameter.requires_grad_(parameter.requires_grad and factor > 0)
         if not parameter.requires_grad:
             continue
-        depth = inside.get(id(parameter), -1)
-        key = depth, rate, parameter.ndim == 2 and id(parameter) not in spared
+        depth = depths.get(id(parameter), -1)
+        key = depth, factor, parameter.ndim == 2 and id(parameter) not in spared
         if key not in groups:
             peak = config.lr
             warmup = config.warmup
@@ -59,46 +61,37 @@ def make_optimizer(
                 assert transformer is not None
                 peak = transformer.lr * transformer.layer_decay**depth
                 warmup = transformer.warmup
-            groups[key] = {"peak": rate * peak, "warmup": warmup, "params": []}
+            groups[key] = {"peak": factor * peak, "warmup": warmup, "params": []}
         groups[key]["params"].append(parameter)
     for (*_, decays), group in groups.items():
         group["weight_decay"] = config.weight_decay if decays else 0.0
-    return _optimizer([*groups.values()], config)
+    if config.optimizer == "sgd":
+        return torch.optim.SGD([*groups.values()], lr=config.lr, momentum=config.momentum)
+    return torch.optim.AdamW([*groups.values()], lr=config.lr, fused=True)
 
 
 def group_of(name: str) -> str:
-    """The group of a tagger's weight, by its name: the settings of [rates] are these."""
-    parts = {
-        "chars": "embeddings",
-        "extra_embeddings": "embeddings",
-        "words": "embeddings",
-        "output": "output",
-        "crf": "output",
-    }
-    return parts.get(name.partition(".")[0], "encoder")
-
-
-def _optimizer(groups: list[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)
-    return torch.optim.AdamW(groups, lr=config.lr, fused=True)
+    """Return which setting of [rates] is for a tagger's weight of this name."""
+    part = name.partition(".")[0]
+    if part in ("chars", "extra_embeddings", "words"):
+        return "embeddings"
+    return "output" if part in ("output", "crf") else "encoder"
 
 
 def learning_rates(
     config: TrainConfig, optimizer: torch.optim.Optimizer, step: int, steps_per_epoch: int
 ) -> list[float]:
-    """The rate of each group in one step (from 0)."""
-    groups = optimizer.param_groups
+    """Return the rate of each group in a step, which counts from 0."""
     return [
         learning_rate(config, step, steps_per_epoch, group["peak"], group["warmup"])
-        for group in groups
+        for group in optimizer.param_groups
     ]
 
 
 def learning_rate(
     config: TrainConfig, step: int, steps_per_epoch: int, lr: float, warmup: float
 ) -> float:
-    """The rate of one step (from 0): warm-up first, up to `lr`, then the schedule."""
+    """Return the rate of a step, from 0: first it rises to `lr`, then it follows the schedule."""
     total = steps_per_epoch * config.epochs
     if config.schedule == "linear" or step < int(warmup * total):
         return warmup_linear(lr, warmup, step, total)
@@ -108,7 +101,7 @@ def learning_rate(
 
 
 def warmup_linear(lr: float, warmup: float, step: int, total: int) -> float:
-    """The rate of one step (from 0) of so many: up to `lr` and then down to 0, both linearly."""
+    """Return the rate of a step, from 0: it rises to `lr` and then falls to 0, both linearly."""
     rising = int(warmup * total)
     if step < rising:
         return lr * (step + 1) / rising
@@ -116,7 +109,12 @@ def warmup_linear(lr: float, warmup: float, step: int, total: int) -> float:
 
 
 class Average:
-    """An exponential average of the trained weights; early on its memory is as short as the run."""
+    """An exponential moving average of the trained weights.
+
+    Args:
+        model: the model, with its frozen weights frozen already.
+        memory: the share of the average that stays at each step; 0 keeps no average.
+    """
 
     def __init__(self, model: nn.Module, memory: float) -> None:
         self.weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
@@ -125,13 +123,15 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
+        """Take the weights after a step, from 0, into the average."""
         if self.memory:
+            # Early on the memory is as short as the run, so that the first weights are forgotten.
             memory = min(self.memory, (1 + step) / (10 + step))
             torch._foreach_lerp_(self.mean, self.weights, 1 - memory)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights."""
+        """Give the model the averaged weights inside the block."""
         self._swap()
         try:
             yield
@@ -140,9 +140,7 @@ class Average:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        """Contents change places, and no tensor does: cuDNN wants the weights of an LSTM to stay in
-        one piece.
-        """
+        # Contents are swapped, not tensors: cuDNN wants an LSTM's weights to stay in one block.
         for weight, mean in zip(self.weights, self.mean, strict=False):
             before = weight.clone()
             weight.copy_(mean)

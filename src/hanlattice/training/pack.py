@@ -143,12 +143,9 @@ def _facts(model: Model, precision: str) -> dict[str, Any]:
 
 
 def with_fewer_words(model: Model, count: int, fine: int | None = None) -> Model:
-    """Return a model with the first words of its lexicon. Its tagger is changed in place.
+    """Return a model with the first `count` words of its lexicon; its tagger changes in place.
 
-    Args:
-        model: the model, with modules of torch.
-        count: how many words to keep.
-        fine: how many of them get a byte a number; None is as many as were trained.
+    The first `fine` words get a byte for each number; without it, the words that were trained.
     """
     tagger = _module(model)
     lexicon = model.indexer.lexicon

@@ -128,12 +128,9 @@ class Training:
         self.progress.counted = 0
 
     def save(self, path: Path, identity: str, carried: Mapping[str, Tensor] | None = None) -> None:
-        """Write the state.
+        """Write the state of a run, which has this digest of settings and data.
 
-        Args:
-            path: the file to write.
-            identity: a digest of the settings and data that the state belongs to.
-            carried: tensors that one batch passes on to the next.
+        `carried` are tensors that one batch passes on to the next.
         """
         self.record_loss()
         tensors = self._tensors(carried)
@@ -232,15 +229,7 @@ def _is_like(tensor: Tensor, model: Tensor) -> bool:
 
 
 def tagger_gradients(tagger: TorchTagger, *parts: Batch) -> Tensor:
-    """Add the gradients of a batch's mean loss to the weights' gradients.
-
-    Args:
-        tagger: the model.
-        parts: the batch, in parts that are computed one after the other to save memory.
-
-    Returns:
-        the sum of the losses of all sentences, [].
-    """
+    """Add the gradients of a batch's mean loss, part by part, and return the sum of its losses."""
     total = torch.zeros((), device=tagger.output.weight.device)
     count = sum(map(len, parts))
     for part in parts:

@@ -150,13 +150,7 @@ def carried_tables(
 ) -> tuple[Vocabs, Tables]:
     """Return the model's vocabularies and vectors, with what the new corpus adds.
 
-    Args:
-        config: the settings of the new model.
-        source: the model to start from.
-        train: the sentences to train on.
-        seen: these and, with `paper_vocab`, dev and test.
-        cut: returns the training texts and their words.
-        notices: what is carried over and what is new is added here.
+    `seen` are the sentences of `train` and, with `paper_vocab`, of dev and test.
     """
     old = source.indexer
     tagger = _module(source)
@@ -265,14 +259,7 @@ def _module(source: Model) -> TorchTagger:
 def carry_weights(
     source: Model, tagger: TorchTagger, start: StartConfig, notices: list[str]
 ) -> None:
-    """Copy the weights behind the tables into a new model, and mix those of its tags.
-
-    Args:
-        source: the model to start from.
-        tagger: the new model, whose weights change.
-        start: which label of the model a new label begins as.
-        notices: what the labels begin as is added here.
-    """
+    """Copy the weights behind the tables into a new model, and mix those of its tags."""
     old = _module(source)
     legal = legal_transitions(source.indexer.tags, source.indexer.scheme)
     weights = old.state_dict()

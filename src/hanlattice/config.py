@@ -294,7 +294,7 @@ class Config:
 
     @property
     def runs_lattice(self) -> bool:
-        """Whether the model runs the lattice LSTM, as a coupled character LSTM does without words."""
+        """Whether the lattice LSTM runs, in a coupled character LSTM without words."""
         encoder = self.model.encoder
         return encoder == "lattice" or (encoder == "char" and self.model.coupled)
 

@@ -1,3 +1,1 @@
-"""The server: models behind HTTP, in batches, and the page that shows the lattice. docs/serve.md
-describes it.
-"""
+"""Serve models over HTTP in batches, with a page that shows the lattice (docs/serve.md)."""

@@ -1,4 +1,4 @@
-"""The application: what each address answers, and who may ask."""
+"""The ASGI application: routes, authentication, and responses."""
 
 from __future__ import annotations
 
@@ -33,43 +33,44 @@ FILES = {
     "/page.css": ("page.css", "text/css"),
 }
 GUARDED = ("/v1/", "/metrics")
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+    "Referrer-Policy": "no-referrer",
+}
 
 
 class Post:
-    """`POST /v1/tag`, `/v1/segment` or `/v1/explain`."""
+    """The endpoint of `POST /v1/tag`, `/v1/segment`, `/v1/analyse` or `/v1/explain`."""
 
     def __init__(self, service: Service, kind: str) -> None:
         self.service = service
         self.kind = kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self.service
         try:
-            self.service.admit()
-            body = await read_body(self.service, scope, receive)
-            self.service.accepted += 1
+            service.admit()
+            body = await read_body(service, scope, receive)
+            service.accepted += 1
             try:
-                await self._answer(body, scope, receive, send)
+                record = read_object(body)
+                request = check_request(record, self.kind, service.models, service.limits)
+                results = await service.compute(request, receive)
+                # None when the client has gone.
+                if results is not None:
+                    await json_response(answer(request, results))(scope, receive, send)
             finally:
-                self.service.accepted -= 1
+                service.accepted -= 1
         except RequestError as refused:
             await refusal(refused)(scope, receive, send)
 
-    async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        service = self.service
-        request = check_request(read_object(body), self.kind, service.models, service.limits)
-        results = await service.compute(request, receive)
-        if results is not None:
-            await json_response(answer(request, results))(scope, receive, send)
-
 
 async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
-    """The body, of which no more than the limit is ever kept; one that says it is longer is not
-    read at all.
-    """
+    """Read the body of a request; never keep more of it than the limit."""
     most = service.limits.max_body
     too_long = RequestError(413, f"the body is longer than {most:,} bytes")
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -89,29 +90,31 @@ async def read_body(service: Service, scope: Scope, receive: Receive) -> bytes:
                 service.arriving += len(parts[-1])
                 if size > most:
                     raise too_long
+                # Many bodies within the limit could still fill the memory together.
                 if service.arriving > service.limits.max_reading:
-                    raise RequestError(
-                        429, "too many bodies are arriving; try again later", retry_after=1
-                    )
+                    busy = "too many bodies are arriving; try again later"
+                    raise RequestError(429, busy, retry_after=1)
                 if not message.get("more_body"):
                     return b"".join(parts)
         finally:
             service.arriving -= size
 
-    late = RequestError(
-        408, f"the body did not arrive within {service.limits.body_timeout:g} seconds"
-    )
-    return await service.read(whole, service.limits.body_timeout, late)  # type: ignore[no-any-return]
+    seconds = service.limits.body_timeout
+    late = RequestError(408, f"the body did not arrive within {seconds:g} seconds")
+    return await service.read(whole, seconds, late)  # type: ignore[no-any-return]
 
 
 def json_response(
     record: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
+    """Return a response with a record as JSON."""
     return Response(to_json(record), status, headers, "application/json")
 
 
 def refusal(refused: RequestError) -> Response:
+    """Return the response to a request that is refused."""
     headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after else {}
+    # The rest of a body may still come, or the worker is about to end.
     if refused.status in (408, 503):
         headers["Connection"] = "close"
     if refused.status == 401:
@@ -120,23 +123,15 @@ def refusal(refused: RequestError) -> Response:
 
 
 class AuthMetricsMiddleware:
-    """Checks the token of each request, and counts requests for the metrics."""
+    """Middleware that checks the token and the size of headers, and counts requests."""
 
     def __init__(
         self, app: Callable[[Scope, Receive, Send], Awaitable[None]], service: Service
     ) -> None:
         self.app = app
         self.service = service
-        self.paths = {
-            *FILES,
-            "/health",
-            "/ready",
-            "/metrics",
-            "/openapi.json",
-            "/v1/models",
-            "/v1/stream",
-        }
-        self.paths |= {f"/v1/{kind}" for kind in REQUESTS}
+        self.paths = {*FILES, "/health", "/ready", "/metrics", "/openapi.json"}
+        self.paths |= {f"/v1/{name}" for name in ("models", "stream", *REQUESTS)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -151,21 +146,17 @@ class AuthMetricsMiddleware:
                 status = message["status"]
             await send(message)
 
+        # Four bytes a header for ": " and the line end.
         size = len(path) + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
-        if size > self.service.limits.max_header:
-            too_large = RequestError(
-                431, f"the headers are longer than {self.service.limits.max_header:,} bytes"
-            )
-            await refusal(too_large)(scope, receive, noted)
+        most = self.service.limits.max_header
+        app: Callable[[Scope, Receive, Send], Awaitable[None]] = self.app
+        if size > most:
+            app = refusal(RequestError(431, f"the headers are longer than {most:,} bytes"))
         elif path.startswith(GUARDED) and scope["method"] != "OPTIONS" and not self._may(scope):
-            await refusal(RequestError(401, "this server needs a token: Authorization: Bearer …"))(
-                scope, receive, noted
-            )
-        else:
-            await self.app(scope, receive, noted)
-        known = (
-            path if path in self.paths else "other"
-        )  # else anybody could make any number of them
+            app = refusal(RequestError(401, "this server needs a token: Authorization: Bearer …"))
+        await app(scope, receive, noted)
+        # A counter for each path that somebody thinks up would fill the memory.
+        known = path if path in self.paths else "other"
         self.service.metrics.request(known, status, time.perf_counter() - began)
 
     def _may(self, scope: Scope) -> bool:
@@ -173,14 +164,16 @@ class AuthMetricsMiddleware:
             return True
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(
-            token.strip(), self.service.token
-        )
+        # `==` would tell by its time how much of a guess is right.
+        is_right = hmac.compare_digest(token.strip(), self.service.token)
+        return scheme.lower() == b"bearer" and is_right
 
 
 def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMiddleware:
-    """The application of a worker. `origins` are those of other pages that may use it from a
-    browser.
+    """Make the application of a worker.
+
+    Args:
+        origins: Other web origins whose pages may use the server from a browser.
     """
 
     async def health(request: Request) -> Response:
@@ -196,53 +189,42 @@ def make_app(service: Service, origins: tuple[str, ...] = ()) -> AuthMetricsMidd
         return Response(content, media_type=kind)
 
     async def models(request: Request) -> Response:
-        every = [model.about() for model in service.models.values()]
-        tone = tones({label for each in every for label in each["labels"]})
-        return json_response({"models": every, "tones": tone, "limits": service.limits.as_dict()})
+        records = [model.about() for model in service.models.values()]
+        tone = tones({label for record in records for label in record["labels"]})
+        return json_response({"models": records, "tones": tone, "limits": service.limits.as_dict()})
 
     async def openapi(request: Request) -> Response:
         return json_response(description(service.models, service.limits, bool(service.token)))
 
     async def page(request: Request) -> Response:
         content, kind = page_file(request.url.path)
-        headers = {
-            "Content-Security-Policy": _POLICY,
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "no-cache",
-        }
-        return Response(
-            content, headers=headers | {"Referrer-Policy": "no-referrer"}, media_type=kind
-        )
+        return Response(content, headers=_PAGE_HEADERS, media_type=kind)
 
     routes = [
         *(Route(path, page) for path in FILES),
         *(Route(f"/v1/{kind}", Post(service, kind), methods=["POST"]) for kind in REQUESTS),
         Route("/v1/stream", TextStream(service), methods=["POST"]),
-        *(
-            Route(path, each)
-            for path, each in {"/health": health, "/ready": ready, "/metrics": metrics}.items()
-        ),
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", metrics),
         Route("/v1/models", models),
         Route("/openapi.json", openapi),
     ]
+    methods = ["GET", "POST"]
     cors = Middleware(
-        CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+        CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=["*"]
     )
-    app = Starlette(
-        routes=routes,
-        middleware=[cors] if origins else [],
-        exception_handlers={HTTPException: _http_error, Exception: _crash},
-    )
+    handlers = {HTTPException: _http_error, Exception: _crash}
+    middleware = [cors] if origins else []
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
     return AuthMetricsMiddleware(app, service)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = {
-        404: f"there is no {request.url.path}",
-        405: f"{request.url.path} does not take {request.method}",
-    }
-    refused = RequestError(error.status_code, message.get(error.status_code, error.detail))
+    path = request.url.path
+    messages = {404: f"there is no {path}", 405: f"{path} does not take {request.method}"}
+    refused = RequestError(error.status_code, messages.get(error.status_code, error.detail))
     return json_response(refused.as_dict(), error.status_code, error.headers)
 
 
@@ -252,15 +234,13 @@ async def _crash(request: Request, error: Exception) -> Response:
 
 @cache
 def page_file(path: str) -> tuple[bytes, str]:
-    """A file of the page. The style sheet begins with the colours that all pictures of hanlattice
-    share.
-    """
+    """Return a file of the page and its media type; the style sheet gets the shared colours."""
     name, kind = FILES[path]
     content = (PAGE / name).read_text(encoding="utf-8")
     if name == "page.css":
         light, dark = (
             f":root{{{''.join(f'--{ink}:{colour[side]};' for ink, colour in INKS.items())}"
-            f"{''.join(f'--t{at}:{tone[side]};' for at, tone in enumerate(TONES))}}}"
+            f"{''.join(f'--t{index}:{tone[side]};' for index, tone in enumerate(TONES))}}}"
             for side in (0, 1)
         )
         content = light_and_dark(light, dark) + "\n" + rules() + "\n" + content

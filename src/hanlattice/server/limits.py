@@ -1,6 +1,4 @@
-"""Limits: every bound of the server, with its option, default and meaning; and what a client hears
-beyond one.
-"""
+"""The limits of the server, with their defaults and help texts, and the error of a request."""
 
 from __future__ import annotations
 
@@ -11,11 +9,12 @@ from typing import Any
 from hanlattice.checks import check_count, check_number
 from hanlattice.errors import InputError
 
-_LONGEST = 1e9  # seconds, or milliseconds
+# Seconds, or milliseconds.
+_LONGEST = 1e9
 
 
 class RequestError(Exception):
-    """A request that gets no result: an HTTP status, what was wrong, and in which field."""
+    """A request is refused, with an HTTP status, a message, and the field that is wrong."""
 
     def __init__(
         self, status: int, message: str, field: str = "", retry_after: int | None = None
@@ -37,6 +36,8 @@ def _limit(default: float, about: str) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
+    """Every limit of a server; each is also an option of `hanlattice serve`."""
+
     max_body: int = _limit(1 << 20, "Bytes of a request's body; more: 413.")
     max_reading: int = _limit(
         64 << 20, "Bytes of all bodies that are arriving at a worker; more: 429."
@@ -53,7 +54,8 @@ class Limits:
     )
     queue: int = _limit(
         4096,
-        "Characters before a new request, of each long one only its next piece, in a worker; more: 429.",
+        "Characters before a new request, of each long one only its next piece, in a worker; "
+        "more: 429.",
     )
     queue_total: int = _limit(
         1_000_000, "Characters of all waiting requests of a worker; more: 429."
@@ -70,12 +72,12 @@ class Limits:
     drain: float = _limit(30.0, "Seconds that SIGTERM leaves to requests that were accepted.")
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            least = 0 if each.name == "batch_ms" else 1
-            option = f"--{each.name.replace('_', '-')}"
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            least = 0 if limit.name == "batch_ms" else 1
+            option = f"--{limit.name.replace('_', '-')}"
             try:
-                if type(each.default) is int:
+                if type(limit.default) is int:
                     check_count(value, option, least, sys.maxsize)
                 else:
                     check_number(value, option, least, _LONGEST)

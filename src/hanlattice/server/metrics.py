@@ -1,7 +1,8 @@
-"""Metrics for Prometheus: of all workers together, through files in a folder that they share."""
+"""Metrics for Prometheus, which the workers add up through files in a shared folder."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -22,45 +23,35 @@ _CHARACTERS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)
 
 
 class Metrics:
-    """Make it before the process forks."""
+    """The counters of a worker; make them before the process forks."""
 
     def __init__(self, folder: Path) -> None:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-        values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]  # it was chosen at the import
+        # The library chose its class at the import, when this variable was not set.
+        values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
         self.folder = folder
         own = CollectorRegistry()
         self.requests = Counter(
             "hanlattice_requests", "Requests by path and status", ("path", "status"), registry=own
         )
-        self.seconds = Histogram(
-            "hanlattice_request_seconds",
-            "Time to answer",
-            ("path",),
-            registry=own,
-            buckets=_SECONDS,
-        )
-        self.waiting = Gauge(
-            "hanlattice_waiting_characters",
-            "Characters in the queue",
-            registry=own,
-            multiprocess_mode="livesum",
-        )
-        self.batches = Histogram(
-            "hanlattice_batch_characters",
-            "Characters of a batch",
-            registry=own,
-            buckets=_CHARACTERS,
-        )
+        name = "hanlattice_request_seconds"
+        self.seconds = Histogram(name, "Time to answer", ("path",), registry=own, buckets=_SECONDS)
+        # `livesum` leaves out workers that have ended.
+        name = "hanlattice_waiting_characters"
+        help = "Characters in the queue"
+        self.waiting = Gauge(name, help, registry=own, multiprocess_mode="livesum")
+        name = "hanlattice_batch_characters"
+        help = "Characters of a batch"
+        self.batches = Histogram(name, help, registry=own, buckets=_CHARACTERS)
         self.texts = Counter("hanlattice_texts", "Texts and pieces of texts computed", registry=own)
         self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.busy = Counter("hanlattice_compute_seconds", "Time spent in computation", registry=own)
 
     def request(self, path: str, status: int, seconds: float) -> None:
-        if (path, status) not in self._known:  # `labels` takes longer than to count
-            self._known[path, status] = (
-                self.requests.labels(path, str(status)),
-                self.seconds.labels(path),
-            )
+        # `labels` takes longer than counting.
+        if (path, status) not in self._known:
+            count = self.requests.labels(path, str(status))
+            self._known[path, status] = count, self.seconds.labels(path)
         count, times = self._known[path, status]
         count.inc()
         times.observe(seconds)
@@ -72,28 +63,24 @@ class Metrics:
         self.busy.inc(seconds)
 
     def page(self) -> tuple[bytes, str]:
-        """What Prometheus reads, and its media type."""
-        every = CollectorRegistry()
-        _Workers(every, path=str(self.folder))  # type: ignore[no-untyped-call]
-        return generate_latest(every), CONTENT_TYPE_LATEST
+        """Return the metrics of all workers as text for Prometheus, and its media type."""
+        registry = CollectorRegistry()
+        _Workers(registry, path=str(self.folder))  # type: ignore[no-untyped-call]
+        return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
 class _Workers(shared.MultiProcessCollector):
     def collect(self) -> Any:
-        """Of all files but empty ones, which are an error: a worker is making one, or was killed
-        when it did.
-        """
-        files = [str(each) for each in Path(self._path).glob("*.db") if _has_content(each)]
+        files = []
+        for path in Path(self._path).glob("*.db"):
+            # The file of a worker that has just ended may be gone.
+            with contextlib.suppress(FileNotFoundError):
+                # The library fails on an empty file, which a worker is making or died making.
+                if path.stat().st_size > 0:
+                    files.append(str(path))
         return self.merge(files)  # type: ignore[no-untyped-call]
 
 
-def _has_content(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except FileNotFoundError:  # a worker's that has just gone
-        return False
-
-
 def forget_worker(folder: Path, pid: int) -> None:
-    """What a worker that has gone counted stays; its gauges do not."""
+    """Remove the gauges of a worker that has ended; its counters stay."""
     shared.mark_process_dead(pid, path=str(folder))  # type: ignore[no-untyped-call]

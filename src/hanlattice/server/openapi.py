@@ -1,4 +1,4 @@
-"""The description of the server in OpenAPI, by which others make their clients."""
+"""The description of the server in OpenAPI, from which clients can be generated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEANING = {
 
 
 def description(models: Models, limits: Limits, has_token: bool) -> dict[str, Any]:
-    """The whole of it, for the models and limits of this server."""
+    """Return the OpenAPI document of a server with these models and limits."""
     paths: dict[str, Any] = {
         f"/v1/{kind}": {"post": _post(request, "Explanation" if kind == "explain" else "Found")}
         for kind, request in REQUESTS.items()
@@ -34,18 +34,9 @@ def description(models: Models, limits: Limits, has_token: bool) -> dict[str, An
         ("/ready", "Whether it accepts requests", "Status"),
     ):
         paths[path] = {"get": {"summary": about, "responses": _responses(name, 401, 503)}}
-    paths["/metrics"] = {
-        "get": {
-            "summary": "For Prometheus",
-            "responses": {
-                "200": {
-                    "description": "Text",
-                    "content": {"text/plain": {"schema": {"type": "string"}}},
-                }
-            }
-            | _errors(401),
-        }
-    }
+    text = {"description": "Text", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    metrics = {"summary": "For Prometheus", "responses": {"200": text} | _errors(401)}
+    paths["/metrics"] = {"get": metrics}
     components: dict[str, Any] = {"schemas": request_schemas(models, limits) | _results()}
     record: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -60,36 +51,36 @@ def description(models: Models, limits: Limits, has_token: bool) -> dict[str, An
 
 
 def _results() -> dict[str, Any]:
+    """Return the schemas of the results."""
     integer, number, string = ({"type": kind} for kind in ("integer", "number", "string"))
-    span = _object(
-        {"start": integer, "end": integer, "label": string, "text": string}, score=number
-    )
-    spans = {"type": "array", "items": {"$ref": "#/components/schemas/Span"}}
-    reading = _object({"score": number, "spans": spans})
+    place = {"start": integer, "end": integer}
+    spans = _list(_schema("Span"))
     document = _object(
         {"text": string, "spans": spans},
-        words={
-            "type": "array",
-            "items": {"anyOf": [string, {"$ref": "#/components/schemas/Span"}]},
-        },
+        words=_list({"anyOf": [string, _schema("Span")]}),
         candidates=spans,
-        readings={"type": "array", "items": reading},
+        readings=_list(_object({"score": number, "spans": spans})),
     )
-    documents = _object(
-        {"documents": {"type": "array", "items": {"$ref": "#/components/schemas/Document"}}}
-    )
-    rows = {"type": "array", "items": {"type": "object"}}
+    documents = _object({"documents": _list(_schema("Document"))})
+    rows = _list({"type": "object"})
+    explanation = {"text": string, "spans": spans, "words": rows, "characters": rows}
     return {
-        "Span": span,
+        "Span": _object(place | {"label": string, "text": string}, score=number),
         "Document": document,
-        "Found": {"oneOf": [{"$ref": "#/components/schemas/Document"}, documents]},
-        "Explanation": _object(
-            {"text": string, "spans": spans, "words": rows, "characters": rows}, svg=string
-        ),
+        "Found": {"oneOf": [_schema("Document"), documents]},
+        "Explanation": _object(explanation, svg=string),
         "Models": _object({"models": rows, "limits": {"type": "object"}}),
         "Status": _object({"status": string}),
         "Error": _object({"error": _object({"status": integer, "message": string}, field=string)}),
     }
+
+
+def _schema(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
 
 
 def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:
@@ -107,13 +98,11 @@ def _post(request: type[Request], result: str) -> dict[str, Any]:
 
 def _stream() -> dict[str, Any]:
     lines = {"application/x-ndjson": {"schema": {"type": "string"}}}
+    result = {"description": "A result, or an error, for each line", "content": lines}
     return {
         "summary": "Lines in, lines out: a JSON string, or what /v1/tag takes with one text",
         "requestBody": {"required": True, "content": lines},
-        "responses": {
-            "200": {"description": "A result, or an error, for each line", "content": lines}
-        }
-        | _errors(401),
+        "responses": {"200": result} | _errors(401),
     }
 
 
@@ -129,4 +118,4 @@ def _errors(*statuses: int) -> dict[str, Any]:
 
 
 def _json(name: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {"application/json": {"schema": _schema(name)}}

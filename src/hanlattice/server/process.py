@@ -1,6 +1,4 @@
-"""Processes: one loads the models and opens the sockets; the workers that it forks use both, and
-are replaced.
-"""
+"""The processes of the server: a supervisor with models and sockets, which forks workers."""
 
 from __future__ import annotations
 
@@ -35,19 +33,21 @@ from hanlattice.server.schema import REQUESTS, ServedModel
 from hanlattice.server.service import Service
 
 BACKLOG = 2048
-# a worker that lives shorter, so often in a row, is not started again
+# After this number of workers in a row that lived less than SHORT seconds, the server gives up.
 TRIES = 5
 SHORT = 2.0
 QUEUED = {f"/v1/{kind}".encode() for kind in REQUESTS}
 # Seconds after which the thread that computes lets the event loop run, while it is in Python.
 SWITCH = 0.0005
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Makes the tables that are made at their first use, so that workers share them.
+# A text for which all lazy tables are made before the fork, so that workers share them.
 _WARM = "2024年，张三在New York说：你好。"
 
 
 @dataclass(frozen=True)
 class ServerSettings:
+    """The options of `hanlattice serve`, apart from its models."""
+
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
@@ -59,44 +59,44 @@ class ServerSettings:
 def serve(
     models: Mapping[str, Predictor], settings: ServerSettings, tell: Callable[[str], None]
 ) -> int:
-    """Serve until SIGTERM, SIGHUP or Ctrl-C; the exit code. `tell` gets a line for what an operator
-    wants to know.
+    """Serve until SIGTERM, SIGHUP or Ctrl-C, and return the exit code.
+
+    Args:
+        models: The models by the names under which they are served.
+        tell: Gets lines for the operator.
     """
     named = {name: ServedModel(name, predictor) for name, predictor in models.items()}
     for predictor in models.values():
-        _warm(predictor)
-    _raise_file_limit()
+        predictor(_WARM)
+        if predictor.model.indexer.lexicon is not None:
+            with predictor.lexicon.temporary_words(["张三在"]):
+                predictor(_WARM)
+    # As many connections as the system allows.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.ExitStack() as stack:
         listening = _listen(settings.host, settings.port, settings.workers)
-        for each in listening:
-            stack.enter_context(each)
+        for sock in listening:
+            stack.enter_context(sock)
         try:
-            metrics = Metrics(
-                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hanlattice-")))
-            )
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hanlattice-"))
+            metrics = Metrics(Path(folder))
         except OSError as error:
-            message = "cannot write the counters of the server to the folder of temporary files, which TMPDIR names"
-            raise OutputError(f"{message}: {reason(error)}") from None
+            message = "cannot write the counters of the server to the folder of temporary files, "
+            raise OutputError(f"{message}which TMPDIR names: {reason(error)}") from None
         host, port = listening[0].getsockname()[:2]
         tell(f"serving {', '.join(models)} on http://{f'[{host}]' if ':' in host else host}:{port}")
         gc.collect()
-        gc.freeze()  # else the collector writes to the pages that the workers share
+        # Else the garbage collector writes to the pages that the workers share.
+        gc.freeze()
         return Supervisor(named, settings, listening, metrics, tell).run()
 
 
-def _warm(predictor: Predictor) -> None:
-    predictor(_WARM)
-    if predictor.model.indexer.lexicon is not None:
-        with predictor.lexicon.temporary_words(["张三在"]):
-            predictor(_WARM)
-
-
 def _listen(host: str, port: int, workers: int) -> list[socket.socket]:
-    """A socket for each worker where the system shares connections evenly among them, else one for
-    all.
+    """Open a listening socket for each worker on Linux, which balances them, else one for all.
 
-    Workers that wait at one socket take what they can: one may have twice the connections of
-    another, and is slower.
+    With one socket for all, one worker may get twice the connections of another, and be slower.
     """
     count = workers if sys.platform == "linux" else 1
     try:
@@ -104,37 +104,32 @@ def _listen(host: str, port: int, workers: int) -> list[socket.socket]:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with contextlib.ExitStack() as stack:
-            sockets = [
-                stack.enter_context(socket.socket(family, kind, protocol)) for _ in range(count)
-            ]
-            for nth, each in enumerate(sockets):
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if nth:
-                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                each.bind(sockets[0].getsockname() if nth else address)
-                if (
-                    count > 1 and not nth
-                ):  # only now, so that another server at this address is an error
-                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            for each in sockets:
-                each.listen(BACKLOG)
-                each.setblocking(False)
+            sockets: list[socket.socket] = []
+            for index in range(count):
+                sock = stack.enter_context(socket.socket(family, kind, protocol))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if index:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                # With port 0 the first socket gets a free port, which the others share.
+                sock.bind(sockets[0].getsockname() if sockets else address)
+                # The first shares its port only now, so that another server there is an error.
+                if count > 1 and not index:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                sockets.append(sock)
+            for sock in sockets:
+                sock.listen(BACKLOG)
+                sock.setblocking(False)
+            # Leave them open.
             stack.pop_all()
             return sockets
     except OSError as error:
         raise InputError(f"cannot listen on {host}, port {port}: {reason(error)}") from None
 
 
-def _raise_file_limit() -> None:
-    """As many connections as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 @dataclass
 class Supervisor:
+    """Forks the workers, replaces those that end, and stops them when a signal asks for it."""
+
     models: Mapping[str, ServedModel]
     settings: ServerSettings
     listening: list[socket.socket]
@@ -142,38 +137,37 @@ class Supervisor:
     tell: Callable[[str], None]
 
     def run(self) -> int:
-        """Fork the workers, and wait for signals; none is lost, since they are blocked while it
-        does something.
-        """
+        """Run until a signal stops the server, and return the exit code."""
         watched = {*_STOPS, signal.SIGCHLD}
+        # Blocked, so that no signal is lost between two calls of `sigwait`.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-        self.alive, self.closing = (
-            os.pipe()
-        )  # workers notice when nobody holds its other end any more
-        self.workers: dict[
-            int, tuple[float, socket.socket]
-        ] = {}  # since when, and where it listens
+        # The supervisor alone holds the writing end, so its death closes the pipe of the workers.
+        self.alive, self.closing = os.pipe()
+        # By pid: the start time of a worker, and the socket on which it listens.
+        self.workers: dict[int, tuple[float, socket.socket]] = {}
         self.short = 0
         try:
-            for nth in range(self.settings.workers):
-                self._fork(self.listening[nth % len(self.listening)])
+            for index in range(self.settings.workers):
+                self._fork(self.listening[index % len(self.listening)])
             while True:
                 if signal.sigwait(watched) in _STOPS:
                     return self._stop()
                 for pid, code, listening in self._reap():
-                    self.tell(f"worker {pid} ended ({_ending(code)}); another one takes its place")
+                    end = (
+                        f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                    )
+                    self.tell(f"worker {pid} ended ({end}); another one takes its place")
                     if self.short >= TRIES:
-                        self.tell(
-                            f"{TRIES} workers in a row ended within {SHORT:g} seconds: giving up"
-                        )
+                        seconds = f"{SHORT:g} seconds"
+                        self.tell(f"{TRIES} workers in a row ended within {seconds}: giving up")
                         self._stop()
                         return 1
                     self._fork(listening)
         finally:
             os.close(self.closing)
             os.close(self.alive)
-            for each in self.listening:
-                each.close()
+            for sock in self.listening:
+                sock.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _fork(self, listening: socket.socket) -> None:
@@ -183,29 +177,28 @@ class Supervisor:
         code = 1
         try:
             os.close(self.closing)
-            for other in self.listening:
-                if other is not listening:
-                    # What comes there while its worker stops must not wait for this one.
-                    other.close()
-            for number in (
-                signal.SIGINT,
-                signal.SIGHUP,
-            ):  # they go to all: the supervisor says what happens
+            for sock in self.listening:
+                # A connection to another worker that stops must not wait for this one.
+                if sock is not listening:
+                    sock.close()
+            # The terminal sends these to all processes; the supervisor decides what happens.
+            for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             code = asyncio.Runner(loop_factory=_loop_factory()).run(self._work(listening))
         except BaseException as error:
             self.tell(f"worker {os.getpid()}: {type(error).__name__}: {error}")
         finally:
-            os._exit(code)  # nothing of the parent's is cleaned up twice
+            # Without the exit handlers of the parent, which would clean up twice.
+            os._exit(code)
 
     async def _work(self, listening: socket.socket) -> int:
-        return await ServerWorker(self.models, self.settings, self.metrics).run(
-            listening, self.alive
-        )
+        # The worker needs the running event loop.
+        worker = ServerWorker(self.models, self.settings, self.metrics)
+        return await worker.run(listening, self.alive)
 
     def _reap(self) -> Iterator[tuple[int, int, socket.socket]]:
-        """The workers that have ended, how, and where they listened."""
+        """Yield the pid, exit code and socket of each worker that has ended."""
         while self.workers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
@@ -218,14 +211,11 @@ class Supervisor:
             yield pid, os.waitstatus_to_exitcode(status), listening
 
     def _stop(self) -> int:
-        """Let the workers finish what they accepted; what takes too long is killed, at once by
-        Ctrl-C.
-        """
+        """Let the workers finish accepted requests; kill them when time is up, or on Ctrl-C."""
         self._send(signal.SIGTERM)
-        for each in (
-            self.listening
-        ):  # else what comes after a worker has closed its own waits until that has ended
-            each.close()
+        # Else a connection that comes after its worker has closed its copy waits to the end.
+        for sock in self.listening:
+            sock.close()
         end = time.monotonic() + self.settings.limits.drain + 5
         codes = list[int]()
         while self.workers:
@@ -241,29 +231,24 @@ class Supervisor:
                 os.kill(pid, number)
 
 
-def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvicorn.Config("", loop="auto").get_loop_factory()
 
 
 class ServerWorker:
-    """One process: the event loop, and the thread that computes."""
+    """A worker process: its event loop, and the thread that computes."""
 
     def __init__(
         self, models: Mapping[str, ServedModel], settings: ServerSettings, metrics: Metrics
     ) -> None:
-        # requests that were accepted, and not answered within `drain`
         self.limits = settings.limits
+        # Accepted requests without an answer when the time of `drain` was up.
         self.lost = 0
         self.service = Service(models, settings.limits, metrics, settings.token)
         config = uvicorn.Config(
             make_app(self.service, settings.origins),
-            http=_protocol(
-                self.service, is_quick=not settings.origins
-            ),  # a page elsewhere needs headers with a 429
+            # A page of another origin can read a 429 only with the headers of the middleware.
+            http=_protocol(self.service, is_quick=not settings.origins),
             ws="none",
             lifespan="off",
             log_level="error",
@@ -280,7 +265,8 @@ class ServerWorker:
         sys.setswitchinterval(SWITCH)
         self.service.start()
         loop.add_signal_handler(signal.SIGTERM, self._drain)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)  # one that came before is heard now
+        # A SIGTERM that came earlier is handled now.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         loop.add_reader(alive, self._orphaned, alive)
         sweeping = asyncio.create_task(self._sweep())
         await self.server.serve(sockets=[listening])
@@ -298,21 +284,19 @@ class ServerWorker:
             self._draining = asyncio.ensure_future(self._finish())
 
     async def _finish(self) -> None:
-        """Answer what was accepted; meanwhile new requests get 503. Then close."""
+        """Stop the server once accepted requests are answered; new ones get 503 meanwhile."""
         end = time.monotonic() + self.limits.drain
-        await asyncio.sleep(0.1)  # for those that are on their way through the kernel
+        # Requests may be on their way through the kernel.
+        await asyncio.sleep(0.1)
         while self.service.accepted and time.monotonic() < end:
             await asyncio.sleep(0.02)
         self.lost = self.service.accepted
         self.server.should_exit = True
 
     async def _sweep(self) -> None:
-        """Close connections on which nothing is under way, which would else send half a header, or
-        read, for ever.
-        """
-        idle: dict[
-            Any, tuple[float, int]
-        ] = {}  # since when, and the bytes that were still to be sent then
+        """Close idle connections, on which a client could send half a header, or read, for ever."""
+        # By connection: since when it is idle, and the bytes that were to be sent then.
+        idle: dict[Any, tuple[float, int]] = {}
         while True:
             await asyncio.sleep(min(1.0, self.limits.idle_timeout / 4))
             now = time.monotonic()
@@ -331,25 +315,25 @@ class ServerWorker:
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the worker's."""
+        """Leave the signals to ServerWorker."""
         yield
 
 
 class _Refused:
-    """In the place of a request that was answered before uvicorn made one of it: what else comes of
-    it is skipped.
-    """
+    """Stands for a request that was refused before uvicorn handled it; its body is skipped."""
 
     response_complete = True
     message_event = asyncio.Event()
 
 
 def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
-    """uvicorn's protocol, which also closes connections whose headers do not end.
+    """Return uvicorn's protocol, with a limit for headers that do not end.
 
-    `AuthMetricsMiddleware` refuses long headers that do. If it `is_quick`, it refuses by itself
-    what there is no room for, before a task is made of it: under overload most requests are
-    refused, and the time that this takes is missing for the others.
+    `AuthMetricsMiddleware` refuses long headers that do end.
+
+    Args:
+        is_quick: Whether to refuse requests before a task is made for them when the queue is full.
+            Under overload most requests are refused, which must cost little time.
     """
 
     class Protocol(HttpToolsProtocol):
@@ -364,24 +348,17 @@ def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self.is_body = True
-            is_first = (
-                self.cycle is None or self.cycle.response_complete
-            )  # of those that wait on this connection
-            if (
-                is_quick
-                and is_first
-                and self.url in QUEUED
-                and (refused := service.full()) is not None
-            ):
-                self.cycle = _Refused()  # type: ignore[assignment]
-                self.transport.write(
-                    _as_bytes(refused.status, refused.message, refused.retry_after)
-                )
-                service.metrics.request(self.url.decode(), refused.status, 0.0)
-                if not self.parser.should_keep_alive():
-                    self.transport.close()
-            else:
+            # Answers to pipelined requests must keep their order.
+            is_first = self.cycle is None or self.cycle.response_complete
+            refused = service.full() if is_quick and is_first and self.url in QUEUED else None
+            if refused is None:
                 super().on_headers_complete()
+                return
+            self.cycle = _Refused()  # type: ignore[assignment]
+            self.transport.write(_as_bytes(refused.status, refused.message, refused.retry_after))
+            service.metrics.request(self.url.decode(), refused.status, 0.0)
+            if not self.parser.should_keep_alive():
+                self.transport.close()
 
         def on_message_complete(self) -> None:
             self.header_bytes = 0
@@ -394,5 +371,10 @@ def _protocol(service: Service, is_quick: bool) -> type[HttpToolsProtocol]:
 @lru_cache
 def _as_bytes(status: int, message: str, retry_after: int) -> bytes:
     body = to_json(RequestError(status, message).as_dict()).encode()
-    headers = f"content-type: application/json\r\nretry-after: {retry_after}\r\ncontent-length: {len(body)}"
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{headers}\r\n\r\n".encode() + body
+    lines = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "content-type: application/json",
+        f"retry-after: {retry_after}",
+        f"content-length: {len(body)}",
+    )
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode() + body

@@ -1,4 +1,4 @@
-"""Schema: what each address takes, checked and described in OpenAPI; and its result as JSON."""
+"""The schema of requests, by which they are checked and described; and results as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from hanlattice.text.dictionary import LONGEST_LABELLED, TRUST_MOST, Entry
 from hanlattice.text.display import visible
 from hanlattice.text.lexicon import LONGEST
 
-LONGEST_MESSAGE = 300  # characters of an error that quotes a request
+# Characters of an error that quotes a request.
+LONGEST_MESSAGE = 300
 
 Word = Annotated[str, Meta(max_length=LONGEST)]
 Count = Annotated[int, Meta(ge=0)]
@@ -264,20 +265,24 @@ def answer(request: CheckedRequest, results: list[Any]) -> dict[str, Any]:
 def document_dict(result: Document | list[Document]) -> dict[str, Any]:
     """Return a document, a segmenter's with its words; of readings the best one, with all."""
     if isinstance(result, list):
-        readings = [{"score": each.score, "spans": each.to_dict()["spans"]} for each in result]
+        readings = [
+            {"score": tagging.score, "spans": tagging.to_dict()["spans"]} for tagging in result
+        ]
         return document_dict(replace(result[0], score=None)) | {"readings": readings}
     words = {"words": [span.text for span in result.spans]} if result.cuts else {}
     return result.to_dict() | words
 
 
 def explanation_dict(body: ExplainRequest, explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as JSON, with the picture that the request asks for."""
     record = explanation.to_dict() | {"tag_names": list(explanation.tag_names)}
     if body.svg:
         view = None if isinstance(body.view, UnsetType) else body.view
-        how = body.layer, body.width, False, view, body.legend
+        options = body.layer, body.width, False, view, body.legend
         try:
-            record["svg"] = picture(explanation, *how) if explanation.text else ""
-        except HanlatticeError as error:  # a layer that the model does not have
+            record["svg"] = picture(explanation, *options) if explanation.text else ""
+        # The model does not have this layer.
+        except HanlatticeError as error:
             raise RequestError(422, str(error), "layer") from None
     return record
 
@@ -343,9 +348,8 @@ def _fits(model: ServedModel, kind: str) -> bool:
 def _model(given: Record, kind: str, models: Models, field: str = "model") -> ServedModel:
     name = given.get(field)
     if name is not None and name not in models:
-        raise RequestError(
-            404, f"there is no model {brief(name)}: expected {', '.join(models)}", field
-        )
+        message = f"there is no model {brief(name)}: expected {', '.join(models)}"
+        raise RequestError(404, message, field)
     what = "cuts text into words" if kind == "segment" else "finds entities"
     if name is None:
         fitting = next((model for model in models.values() if _fits(model, kind)), None)
@@ -358,8 +362,8 @@ def _model(given: Record, kind: str, models: Models, field: str = "model") -> Se
 
 
 def _dictionary(given: list[str | WordEntry]) -> tuple[str | Entry, ...]:
-    """Return the words, and entries where more is said of a word than that it is one."""
-    words = [each.entry() if isinstance(each, WordEntry) else each for each in given]
+    """Return the words of a request's dictionary, as entries where they have a label or trust."""
+    words = [word.entry() if isinstance(word, WordEntry) else word for word in given]
     for word in words:
         if isinstance(word, Entry) and len(word.word) > LONGEST_LABELLED and not word.is_plain:
             size = f"a word with a label of {len(word.word):,} characters"

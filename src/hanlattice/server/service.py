@@ -1,4 +1,4 @@
-"""Service: the state of one worker, and how its requests are admitted, read and computed."""
+"""The state of a worker, which admits, reads and computes requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hanlattice.server.schema import CheckedRequest, ServedModel
 
 
 class Service:
-    """A worker's state: models, limits, queue, and how many requests it is busy with."""
+    """The state of a worker: models, limits, queue, and counts of the requests under way."""
 
     def __init__(
         self, models: Mapping[str, ServedModel], limits: Limits, metrics: Metrics, token: str = ""
@@ -24,38 +24,39 @@ class Service:
         self.limits = limits
         self.metrics = metrics
         self.token = token.encode()
-        # requests, bytes of bodies
+        # Requests that were read and not answered yet, and bytes of bodies that are being read.
         self.accepted = 0
         self.arriving = 0
         self.is_draining = False
-        self.reading: set[asyncio.Task[Any]] = set()  # requests whose bodies are still coming
+        # The tasks of requests whose bodies are still coming.
+        self.reading: set[asyncio.Task[Any]] = set()
         self.queue: Queue
 
     def start(self) -> None:
-        """To be called in the event loop."""
-        self.queue = Queue(self.models, self.limits, self.metrics.batch)  # made in the event loop
+        """Make the queue; call this in the event loop."""
+        self.queue = Queue(self.models, self.limits, self.metrics.batch)
 
     def drain(self) -> None:
-        """From now on nothing more is accepted."""
+        """Accept nothing more, and give up requests whose bodies are still coming."""
         self.is_draining = True
         for task in self.reading:
             task.cancel()
 
     def admit(self) -> None:
-        """Refuse at once what cannot be computed, before its body is read."""
+        """Raise a RequestError if a new request cannot be computed; its body is not read then."""
         if self.is_draining:
             raise RequestError(503, "the server is shutting down", retry_after=1)
         if not self.queue.has_room:
             raise self.queue.full()
 
     def full(self) -> RequestError | None:
-        """The refusal, if there is no room in the queue."""
+        """Return the refusal of a new request if the queue is full, else None."""
         return None if self.is_draining or self.queue.has_room else self.queue.full()
 
     async def read(
         self, receive: Callable[[], Awaitable[Any]], seconds: float, late: RequestError
     ) -> Any:
-        """Wait for something from the client, but not for ever, and not when the server stops."""
+        """Wait for the client; raise `late` after some seconds, or a 503 when the server stops."""
         stopping = RequestError(503, "the server is shutting down", retry_after=1)
         if self.is_draining:
             raise stopping
@@ -68,6 +69,7 @@ class Service:
         except TimeoutError:
             raise late from None
         except asyncio.CancelledError:
+            # `drain` cancels too, and its clients get an answer.
             if not self.is_draining:
                 raise
             raise stopping from None
@@ -75,7 +77,7 @@ class Service:
             self.reading.discard(task)
 
     async def compute(self, request: CheckedRequest, receive: Receive) -> list[Any] | None:
-        """The results of a request; None when the client has gone."""
+        """Return the results of a request, None when the client has gone."""
         job = self.queue.put(request)
         gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
         try:
@@ -86,9 +88,8 @@ class Service:
                 return job.future.result()
             if gone.done():
                 return None
-            raise RequestError(
-                503, f"no result within {self.limits.timeout:g} seconds", retry_after=1
-            )
+            message = f"no result within {self.limits.timeout:g} seconds"
+            raise RequestError(503, message, retry_after=1)
         finally:
             gone.cancel()
             if not job.future.done():

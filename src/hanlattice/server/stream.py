@@ -1,9 +1,8 @@
-"""`POST /v1/stream`: lines of JSON in, lines of JSON out, in order, for as long as the client
-likes.
+"""The endpoint `POST /v1/stream`: lines of JSON in, lines of JSON out, in the same order.
 
-A line is what `/v1/tag` takes, with one text, or only the text as a JSON string. At most
-`stream_lines` of them are read before their results are taken: a client that does not read its
-results is not read from either. Where a single request would get 429, a stream waits for room.
+A line is a request as `/v1/tag` takes it, with one text, or only the text as a JSON string. At most
+`stream_lines` lines are read ahead of their results: a client that does not read its results is not
+read from either. Where a single request would get 429, a stream waits for room.
 """
 
 from __future__ import annotations
@@ -24,8 +23,11 @@ from hanlattice.server.queue import Job
 from hanlattice.server.schema import answer, check_request, read_object
 from hanlattice.server.service import Service
 
-_LOG = logging.getLogger("uvicorn.error")  # where other errors of the server go
-_ROOM = 0.05  # seconds after which a stream asks again whether there is room
+# The log of all other errors of the server.
+_LOG = logging.getLogger("uvicorn.error")
+# Seconds after which a stream asks again whether there is room.
+_ROOM = 0.05
+_HEADERS = [(b"content-type", b"application/x-ndjson")]
 
 
 class GoneError(Exception):
@@ -33,6 +35,8 @@ class GoneError(Exception):
 
 
 class TextStream:
+    """The ASGI endpoint of `/v1/stream`."""
+
     def __init__(self, service: Service) -> None:
         self.service = service
 
@@ -45,10 +49,8 @@ class TextStream:
         async def write(record: object) -> None:
             nonlocal started
             if not started:
-                headers = [
-                    (b"content-type", b"application/x-ndjson"),
-                    (b"x-accel-buffering", b"no"),
-                ]
+                # Else nginx collects lines before it passes them on.
+                headers = [*_HEADERS, (b"x-accel-buffering", b"no")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 started = True
             line = to_json(record).encode() + b"\n"
@@ -56,8 +58,7 @@ class TextStream:
                 await send({"type": "http.response.body", "body": line, "more_body": True})
 
         async def write_first() -> None:
-            first = waiting.popleft()
-            await write(await self._result(first))
+            await write(await self._result(waiting.popleft()))
 
         lines = self._lines(receive)
         reading: asyncio.Future[bytes | None] | None = None
@@ -69,7 +70,8 @@ class TextStream:
                     await write_first()
                     continue
                 reading = asyncio.ensure_future(anext(lines, None))
-                while not reading.done() and waiting:  # results go out while the client thinks
+                # Results go out while the client thinks.
+                while not reading.done() and waiting:
                     first = waiting[0]
                     futures: set[asyncio.Future[Any]] = {reading}
                     if not isinstance(first, RequestError):
@@ -84,7 +86,8 @@ class TextStream:
                     waiting.append(await self._put(line))
             while waiting:
                 await write_first()
-        except RequestError as refused:  # the end of what is read, not of what was accepted
+        # Nothing more is read, but accepted lines still get their results.
+        except RequestError as refused:
             while waiting:
                 await write_first()
             await write(refused.as_dict())
@@ -94,15 +97,15 @@ class TextStream:
             service.accepted -= 1
             if reading is not None:
                 reading.cancel()
-            for each in waiting:
-                if not isinstance(each, RequestError) and not each.future.done():
-                    service.queue.cancel(each)
+            for job in waiting:
+                if not isinstance(job, RequestError) and not job.future.done():
+                    service.queue.cancel(job)
         if not started:
-            headers = [(b"content-type", b"application/x-ndjson")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _lines(self, receive: Receive) -> AsyncIterator[bytes]:
+        """Yield the lines of the body, without their ends."""
         service = self.service
         rest = b""
         more = True
@@ -121,14 +124,13 @@ class TextStream:
             yield rest
 
     async def _put(self, line: bytes) -> Job | RequestError:
-        """Into the queue, as soon as there is room; or what is wrong with the line."""
+        """Queue a line as soon as there is room, or return what is wrong with it."""
         service = self.service
         try:
             if len(line) > service.limits.max_body:
                 raise RequestError(413, f"a line is longer than {service.limits.max_body:,} bytes")
-            record = (
-                {"text": json.loads(line)} if line.lstrip().startswith(b'"') else read_object(line)
-            )
+            is_text = line.lstrip().startswith(b'"')
+            record = {"text": json.loads(line)} if is_text else read_object(line)
             name = record.get("model")
             model = service.models.get(name) if isinstance(name, str) else None
             kind = "segment" if model is not None and model.cuts else "tag"
@@ -152,20 +154,19 @@ class TextStream:
         return isinstance(first, RequestError) or first.future.done()
 
     async def _result(self, first: Job | RequestError) -> dict[str, Any]:
+        """Wait for the result of a line, and return it as JSON, or an error."""
         if isinstance(first, RequestError):
             return first.as_dict()
+        seconds = self.service.limits.timeout
         try:
-            async with asyncio.timeout(self.service.limits.timeout):
+            async with asyncio.timeout(seconds):
                 return answer(first.request, await first.future)
         except TimeoutError:
             self.service.queue.cancel(first)
-            return RequestError(
-                503, f"no result within {self.service.limits.timeout:g} seconds"
-            ).as_dict()
+            return RequestError(503, f"no result within {seconds:g} seconds").as_dict()
         except RequestError as refused:
             return refused.as_dict()
         except Exception:
-            _LOG.exception(
-                "a line of a stream failed"
-            )  # an answer that fails alone is logged by uvicorn itself
+            # uvicorn logs an endpoint that fails, but here only one line does.
+            _LOG.exception("a line of a stream failed")
             return RequestError(500, "an error of the server; its log says more").as_dict()

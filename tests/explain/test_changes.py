@@ -215,7 +215,9 @@ def test_words_that_stand_there_twice_are_told_apart():
 
 def test_a_text_of_words_without_end_is_refused_at_once(two_layers, monkeypatch):
     """Each word would be left out once, so the cost is their number times the cost of a reading."""
-    monkeypatch.setattr(changes_module, "Running", lambda *_: pytest.fail("it must not compute"))
+    monkeypatch.setattr(
+        changes_module, "DecodingBatch", lambda *_: pytest.fail("it must not compute")
+    )
     message = r"has [\d,]+ words in these 300 characters, .*: explain a shorter text"
     words = ["江" * length for length in range(2, 60)]
     with two_layers.lexicon.temporary_words(words), pytest.raises(InputError, match=message):
@@ -226,12 +228,12 @@ def test_words_inside_words_are_left_out_in_small_batches(two_layers, monkeypatc
     """A batch is counted in characters and in words."""
     sizes = []
 
-    class Counted(changes_module.Running):
+    class Counted(changes_module.DecodingBatch):
         def __init__(self, tagger, indexer, examples, *rest):
             sizes.append(int(examples.lengths.sum() + examples.matches.counts.sum()))
             super().__init__(tagger, indexer, examples, *rest)
 
-    monkeypatch.setattr(changes_module, "Running", Counted)
+    monkeypatch.setattr(changes_module, "DecodingBatch", Counted)
     monkeypatch.setattr(changes_module, "BOUNDS", {"cpu": (128, 1000)})
     with two_layers.lexicon.temporary_words("江" * length for length in range(2, 12)):
         explanation = two_layers.explain("江" * 20, without=True)

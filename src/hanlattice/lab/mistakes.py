@@ -1,6 +1,4 @@
-"""What two models get differently on the same sentences: counts, breakdowns, the sentences, and a
-report of them.
-"""
+"""What two models get differently on the same sentences: counts, breakdowns, and a report."""
 
 from __future__ import annotations
 
@@ -34,8 +32,9 @@ from hanlattice.text.span import Span
 
 CORRECT = "correct"
 NEAR = ("boundary", "label", "boundary and label")
-MISSED = (*NEAR, "missed")  # of an entity that was not found
-WRONG = (*NEAR, "invented")  # of a span that is no entity
+# Kinds of entities that were not found, and of spans that are no entity.
+MISSED = (*NEAR, "missed")
+WRONG = (*NEAR, "invented")
 
 IN = "in the lexicon"
 OUT = "not in it"
@@ -54,9 +53,9 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class ComparedSpan:
-    """A span of the gold labels or of a model, and what it is to each model.
+    """A span of the gold labels or of a model, and its kind for each model.
 
-    An entity is 'correct' or one of `MISSED`; a wrong span is one of `WRONG`, or None for a model
+    An entity is 'correct' or one of `MISSED`. A wrong span is one of `WRONG`, or None for a model
     that lacks it.
     """
 
@@ -76,9 +75,7 @@ class ComparedSpan:
 
 @dataclass(frozen=True)
 class ComparedSentence:
-    """A sentence (`index` counts from 0) with the spans of its labels and of both models, from left
-    to right.
-    """
+    """A sentence (`index` from 0) with the spans of its labels and of both models, in order."""
 
     index: int
     text: str
@@ -86,24 +83,18 @@ class ComparedSentence:
 
     @cached_property
     def differences(self) -> int:
-        """How many spans one of the models has and the other has not."""
-        return sum(each.in_a != each.in_b for each in self.spans)
+        """Return how many spans one of the models has and the other has not."""
+        return sum(span.in_a != span.in_b for span in self.spans)
 
     def as_dict(self) -> dict[str, object]:
-        """Offsets are code points of `text`, half-open."""
-        spans = []
-        for each in self.spans:
-            start = each.span.start
-            end = each.span.end
-            label = each.span.label
+        """Return plain values; offsets are code points of `text`, half-open."""
+        spans: list[dict[str, Any]] = []
+        for compared in self.spans:
+            start, end, label = compared.span.start, compared.span.end, compared.span.label
             spans.append({"start": start, "end": end, "label": label, "text": self.text[start:end]})
-            spans[-1] |= {"gold": each.gold, "a": each.a, "b": each.b}
-        return {
-            "index": self.index,
-            "text": self.text,
-            "differences": self.differences,
-            "spans": spans,
-        }
+            spans[-1] |= {"gold": compared.gold, "a": compared.a, "b": compared.b}
+        record = {"index": self.index, "text": self.text, "differences": self.differences}
+        return {**record, "spans": spans}
 
 
 @dataclass(frozen=True)
@@ -116,7 +107,7 @@ class Side:
 
     @property
     def errors(self) -> int:
-        """Entities that it did not find."""
+        """Return how many entities it did not find."""
         return self.score.gold - self.score.correct
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,8 +116,10 @@ class Side:
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """Two models on one class of spans. `both`, `only_a`, `only_b` and `neither` are entities and
-    add up to `gold`.
+    """Two models on one class of spans.
+
+    `both`, `only_a`, `only_b` and `neither` count entities and add up to `gold`;
+    `wrong_both` counts the wrong spans that the two have in common.
     """
 
     name: str
@@ -134,7 +127,7 @@ class ModelComparison:
     both: int
     only_a: int
     only_b: int
-    wrong_both: int  # wrong spans that the two have in common
+    wrong_both: int
     a: Side
     b: Side
 
@@ -144,34 +137,22 @@ class ModelComparison:
 
     @property
     def error_reduction(self) -> float | None:
-        """The share of A's missed entities that B saves; below 0 if B misses more, None if A misses
-        none.
+        """Return the share of A's missed entities that B saves, below 0 if B misses more.
+
+        It is None if A misses none.
         """
         return (self.a.errors - self.b.errors) / self.a.errors if self.a.errors else None
 
     def as_dict(self) -> dict[str, Any]:
-        names = (
-            "name",
-            "gold",
-            "both",
-            "only_a",
-            "only_b",
-            "neither",
-            "wrong_both",
-            "error_reduction",
-        )
-        return {
-            **{name: getattr(self, name) for name in names},
-            "a": self.a.as_dict(),
-            "b": self.b.as_dict(),
-        }
+        counts = ("name", "gold", "both", "only_a", "only_b", "neither", "wrong_both")
+        names = (*counts, "error_reduction")
+        sides = {"a": self.a.as_dict(), "b": self.b.as_dict()}
+        return {name: getattr(self, name) for name in names} | sides
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The entities of a part that are words of the lexicon, and the error reduction over all and
-    over those.
-    """
+    """The entities of a part that the lexicon has, and the error reduction over all and these."""
 
     part: str
     entities: int
@@ -189,31 +170,32 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Mistakes:
-    """`breakdowns` has those for which there are sources, of type, group, length, lexicon, borders
-    and training.
+    """The whole comparison of two models.
 
-    `sentences` are those in which a model made a mistake, most different first; `repeated` is the
-    number of all sentences that occur verbatim in the training text, None if that is not known.
+    `breakdowns` has the classes for which there are sources: type, group, length, lexicon, borders,
+    training. `coverage` has train, if it is known, and test; it is empty without a lexicon. The
+    most different one of `sentences`, which all have a mistake, is first. `repeated` counts all
+    sentences that occur verbatim in the training text, None if that is not known.
     """
 
     overall: ModelComparison
     p_value: float
     breakdowns: dict[str, tuple[ModelComparison, ...]]
-    coverage: tuple[Coverage, ...]  # train, if it is known, and test; empty without a lexicon
+    coverage: tuple[Coverage, ...]
     count: int
     repeated: int | None
     sentences: tuple[ComparedSentence, ...]
 
     @property
     def different(self) -> int:
-        """In how many sentences the models differ."""
+        """Return in how many sentences the models differ."""
         return sum(bool(sentence.differences) for sentence in self.sentences)
 
     def most_different(self, number: int) -> list[ComparedSentence]:
         return [sentence for sentence in self.sentences if sentence.differences][:number]
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON wants it, with every sentence."""
+        """Return plain values for JSON, with every sentence."""
         return {
             "count": self.count,
             "different": self.different,
@@ -235,85 +217,87 @@ def compare(
     lexicon: Lexicon | None = None,
     trained: Sequence[Sentence] | None = None,
 ) -> Mistakes:
-    """What the models A and B, given by their spans sentence by sentence, get differently.
+    """Compare the spans of two models; swapping the models swaps the columns.
 
-    A `lexicon` adds breakdowns by whether entities are words of it; the sentences that the models
-    were `trained` on add one by whether entities were seen there. Swapping the two models swaps the
-    columns.
+    Args:
+        gold: the sentences with their gold spans.
+        a: the spans of model A, sentence by sentence.
+        b: the spans of model B.
+        lexicon: adds breakdowns by whether entities are words of it.
+        trained: the training sentences; adds a breakdown by whether entities were seen there.
     """
     if not len(gold) == len(a) == len(b):
-        raise ValueError(
-            f"{len(gold)} sentences cannot be compared with the spans of {len(a)} and of {len(b)}"
-        )
-    compared = [
-        _compare_sentence(at, *each) for at, each in enumerate(zip(gold, a, b, strict=True))
-    ]
-    overall = _comparison("all", [each for sentence in compared for each in sentence.spans])
-    rows = {
-        classes.name: _break_down(compared, classes)
-        for classes in _classes(compared, lexicon, trained)
-    }
+        spans = f"the spans of {len(a)} and of {len(b)}"
+        raise ValueError(f"{len(gold)} sentences cannot be compared with {spans}")
+    compared = [_compare_sentence(n, *row) for n, row in enumerate(zip(gold, a, b, strict=True))]
+    overall = _comparison("all", [span for sentence in compared for span in sentence.spans])
+    breakdowns = {}
+    for classes in _classes(compared, lexicon, trained):
+        by_class: dict[str, list[ComparedSpan]] = defaultdict(list)
+        for sentence in compared:
+            for span in sentence.spans:
+                if (name := classes.of(sentence, span.span)) is not None:
+                    by_class[name].append(span)
+        names = [name for name in classes.order if name in by_class] or sorted(by_class)
+        breakdowns[classes.name] = tuple(_comparison(name, by_class[name]) for name in names)
+    coverage = []
+    if lexicon is not None:
+        # The analysis of Zhang & Yang (2018): train without models, then the sentences with them.
+        if trained is not None:
+            words = [s.text[span.start : span.end] for s in trained for span in s.spans or ()]
+            coverage.append(Coverage("train", len(words), sum(word in lexicon for word in words)))
+        rows = breakdowns["lexicon"]
+        known = next((row for row in rows if row.name == IN), _comparison(IN, ()))
+        reductions = (overall.error_reduction, known.error_reduction)
+        coverage.append(Coverage("test", overall.gold, known.gold, *reductions))
     wrong = [
-        s for s in compared if not all(each.gold and each.in_a and each.in_b for each in s.spans)
+        sentence
+        for sentence in compared
+        if not all(span.gold and span.in_a and span.in_b for span in sentence.spans)
     ]
     texts = {sentence.text for sentence in trained or ()}
     return Mistakes(
         overall=overall,
         p_value=sign_test(overall.only_a, overall.only_b),
-        breakdowns={name: found for name, found in rows.items() if found},
-        coverage=()
-        if lexicon is None
-        else tuple(_coverage(lexicon, trained, overall, rows["lexicon"])),
+        breakdowns={name: rows for name, rows in breakdowns.items() if rows},
+        coverage=tuple(coverage),
         count=len(gold),
         repeated=None if trained is None else sum(sentence.text in texts for sentence in gold),
-        sentences=tuple(
-            sorted(wrong, key=lambda sentence: (-sentence.differences, sentence.index))
-        ),
+        sentences=tuple(sorted(wrong, key=lambda row: (-row.differences, row.index))),
     )
 
 
 def _compare_sentence(
     index: int, sentence: Sentence, a: Iterable[Span], b: Iterable[Span]
 ) -> ComparedSentence:
+    number = f"sentence {index + 1}"
     if sentence.spans is None:
-        raise InputError(
-            f"sentence {index + 1} has no labels: expected spans, or an empty list of them"
-        )
+        raise InputError(f"{number} has no labels: expected spans, or an empty list of them")
     gold = set(sentence.spans)
-    found_a, found_b = (_checked(index, sentence.text, spans) for spans in (a, b))
-    spans = [
-        ComparedSpan(span, True, _outcome(span, found_a), _outcome(span, found_b)) for span in gold
-    ]
+    found_a, found_b = set(a), set(b)
+    for found in (found_a, found_b):
+        # A Sentence raises for spans that overlap or lie outside of the text.
+        try:
+            Sentence(sentence.text, tuple(found))
+        except ValueError as error:
+            raise ValueError(f"a model's spans of {number}: {error}") from None
+    spans = []
+    for span in gold:
+        kinds = (
+            CORRECT if span in found else _error_kind(span, found, "missed")
+            for found in (found_a, found_b)
+        )
+        spans.append(ComparedSpan(span, True, *kinds))
     for span in (found_a | found_b) - gold:
         kind = _error_kind(span, gold, "invented")
-        spans.append(
-            ComparedSpan(
-                span, False, kind if span in found_a else None, kind if span in found_b else None
-            )
-        )
-    return ComparedSentence(index, sentence.text, tuple(sorted(spans, key=lambda each: each.span)))
-
-
-def _checked(index: int, text: str, spans: Iterable[Span]) -> set[Span]:
-    """The spans as a set, if they lie in the text and apart from each other, as a Sentence
-    requires.
-    """
-    found = set(spans)
-    try:
-        Sentence(text, tuple(found))
-    except ValueError as error:
-        raise ValueError(f"a model's spans of sentence {index + 1}: {error}") from None
-    return found
-
-
-def _outcome(entity: Span, found: set[Span]) -> str:
-    return CORRECT if entity in found else _error_kind(entity, found, "missed")
+        wrong = (kind if span in found else None for found in (found_a, found_b))
+        spans.append(ComparedSpan(span, False, *wrong))
+    spans.sort(key=lambda compared: compared.span)
+    return ComparedSentence(index, sentence.text, tuple(spans))
 
 
 def _error_kind(span: Span, others: Iterable[Span], alone: str) -> str:
-    """How near the other side comes to a span that it lacks; `alone` if none of its spans overlaps
-    this one.
-    """
+    """Return how near the other side comes to a span that it lacks; `alone` without an overlap."""
     near = [other for other in others if other.start < span.end and span.start < other.end]
     if any((other.start, other.end) == (span.start, span.end) for other in near):
         return "label"
@@ -323,22 +307,22 @@ def _error_kind(span: Span, others: Iterable[Span], alone: str) -> str:
 
 
 def _comparison(name: str, spans: Sequence[ComparedSpan]) -> ModelComparison:
-    entities = [each for each in spans if each.gold]
-    pairs = Counter((each.in_a, each.in_b) for each in entities)
+    entities = [span for span in spans if span.gold]
+    pairs = Counter((span.in_a, span.in_b) for span in entities)
     return ModelComparison(
         name=name,
         gold=len(entities),
         both=pairs[True, True],
         only_a=pairs[True, False],
         only_b=pairs[False, True],
-        wrong_both=sum(each.in_a and each.in_b for each in spans if not each.gold),
-        a=_side(len(entities), Counter((each.gold, each.a) for each in spans)),
-        b=_side(len(entities), Counter((each.gold, each.b) for each in spans)),
+        wrong_both=sum(span.in_a and span.in_b for span in spans if not span.gold),
+        a=_side(len(entities), Counter((span.gold, span.a) for span in spans)),
+        b=_side(len(entities), Counter((span.gold, span.b) for span in spans)),
     )
 
 
 def _side(gold: int, counts: Counter[tuple[bool, str | None]]) -> Side:
-    """From the counts of (whether a span is an entity, what it is to the model)."""
+    """Count the mistakes of a model from its counts of (is the span an entity, its kind)."""
     missed = {kind: counts[True, kind] for kind in MISSED}
     wrong = {kind: counts[False, kind] for kind in WRONG}
     correct = gold - sum(missed.values())
@@ -346,58 +330,32 @@ def _side(gold: int, counts: Counter[tuple[bool, str | None]]) -> Side:
 
 
 def sign_test(only_a: int, only_b: int) -> float:
-    """The exact McNemar test: how probable so uneven a split, or a more uneven one, is when neither
-    model is better.
-    """
+    """Return p of the exact McNemar test: so uneven a split, or a more uneven one, by chance."""
     n = only_a + only_b
     fewer = min(only_a, only_b)
     ways = total = 1
-    for at in range(fewer):
-        ways = ways * (n - at) // (at + 1)  # n over (at + 1), in whole numbers
+    for k in range(fewer):
+        # n over (k + 1), in whole numbers.
+        ways = ways * (n - k) // (k + 1)
         total += ways
     return min(1.0, 2 * total / (1 << n))
 
 
-def _coverage(
-    lexicon: Lexicon,
-    trained: Sequence[Sentence] | None,
-    overall: ModelComparison,
-    rows: Iterable[ModelComparison],
-) -> Iterator[Coverage]:
-    """The analysis of Zhang & Yang (2018): train without models, then the sentences at hand with
-    them.
-    """
-    if trained is not None:
-        names = [s.text[span.start : span.end] for s in trained for span in s.spans or ()]
-        yield Coverage("train", len(names), sum(name in lexicon for name in names))
-    known = next((row for row in rows if row.name == IN), _comparison(IN, ()))
-    yield Coverage("test", overall.gold, known.gold, overall.error_reduction, known.error_reduction)
-
-
-# ---- Classes of spans. A class follows from a span and its text alone, not from who found it: gold
-# and found spans are
+# ---- Classes of spans
+#
+# A class follows from a span and its text alone, not from who found it. So gold and found spans are
 # classified alike, and precision has a meaning in each class.
 
 
 class Classes(NamedTuple):
-    """`of` gives a span's class, or None if it has none; classes are in this order, or by name."""
+    """A way to classify spans.
+
+    `of` returns a span's class, or None if it has none. Classes come in this order, or by name.
+    """
 
     name: str
     of: Callable[[ComparedSentence, Span], str | None]
     order: tuple[str, ...] = ()
-
-
-def _break_down(
-    compared: Iterable[ComparedSentence], classes: Classes
-) -> tuple[ModelComparison, ...]:
-    """One for each class that any span has."""
-    spans: dict[str, list[ComparedSpan]] = defaultdict(list)
-    for sentence in compared:
-        for each in sentence.spans:
-            if (name := classes.of(sentence, each.span)) is not None:
-                spans[name].append(each)
-    names = [name for name in classes.order if name in spans] or sorted(spans)
-    return tuple(_comparison(name, spans[name]) for name in names)
 
 
 def _classes(
@@ -405,62 +363,55 @@ def _classes(
     lexicon: Lexicon | None,
     trained: Sequence[Sentence] | None,
 ) -> Iterator[Classes]:
-    """Every breakdown for which there are sources."""
+    """Yield every breakdown for which there are sources."""
+
+    def group(_: ComparedSentence, span: Span) -> str | None:
+        # `NAM` of `PER.NAM`: what follows the last dot, as the scorer groups types.
+        return span.label.rpartition(".")[2] or None if "." in span.label else None
+
     yield Classes("type", lambda _, span: span.label)
-    # `NAM` of `PER.NAM`: what follows the last dot, as the scorer groups types
-    yield Classes(
-        "group",
-        lambda _, span: span.label.rpartition(".")[2] or None if "." in span.label else None,
-    )
-    yield Classes(
-        "length",
-        lambda _, span: length_class(span.end - span.start),
-        (*(n for _, n in LENGTHS), LONGER),
-    )
+    yield Classes("group", group)
+    lengths = (*(name for _, name in LENGTHS), LONGER)
+    yield Classes("length", lambda _, span: length_class(span.end - span.start), lengths)
     if lexicon is not None:
         words = lexicon
-        inside = _crossed_places(lexicon, [sentence.text for sentence in compared])
-        yield Classes(
-            "lexicon",
-            lambda s, span: IN if s.text[span.start : span.end] in words else OUT,
-            (IN, OUT),
-        )
-        yield Classes(
-            "borders",
-            lambda s, span: FREE if inside[s.index].isdisjoint((span.start, span.end)) else CROSSED,
-            (CROSSED, FREE),
-        )
+        # For each text the places between two characters that lie inside a word of it.
+        inside: list[set[int]] = [set() for _ in compared]
+        counts, starts, ends, _ = lexicon.match_many([fold(row.text) for row in compared])
+        texts = np.repeat(np.arange(len(compared)), counts)
+        columns = (array.tolist() for array in (texts, starts, ends))
+        for text, start, end in zip(*columns, strict=True):
+            inside[text].update(range(start + 1, end))
+
+        def is_word(sentence: ComparedSentence, span: Span) -> str:
+            return IN if sentence.text[span.start : span.end] in words else OUT
+
+        def crossing(sentence: ComparedSentence, span: Span) -> str:
+            is_free = inside[sentence.index].isdisjoint((span.start, span.end))
+            return FREE if is_free else CROSSED
+
+        yield Classes("lexicon", is_word, (IN, OUT))
+        yield Classes("borders", crossing, (CROSSED, FREE))
     if trained is not None:
         known = seen_labels(trained)
-        yield Classes(
-            "training", lambda s, span: seen_class(s.text, span, known), (SEEN, RELABELLED, UNSEEN)
-        )
+        order = (SEEN, RELABELLED, UNSEEN)
+        yield Classes("training", lambda row, span: seen_class(row.text, span, known), order)
 
 
-def _crossed_places(lexicon: Lexicon, texts: Sequence[str]) -> list[set[int]]:
-    """For each text the places between two characters (before the n-th, from 0) that lie inside a
-    word of it.
-    """
-    counts, *arrays = lexicon.match_many([fold(text) for text in texts])
-    places: list[set[int]] = [set() for _ in texts]
-    text = np.repeat(np.arange(len(texts)), counts).tolist()
-    for at, start, end in zip(text, arrays[0].tolist(), arrays[1].tolist(), strict=True):
-        places[at].update(range(start + 1, end))
-    return places
-
-
-# ---- The report: lines, tables, sentences with brackets, and all of it as Markdown.
+# ---- The report: lines, tables, sentences with brackets, and all of it as Markdown
 
 
 def summary(mistakes: Mistakes) -> Iterator[str]:
-    """The lines above the tables."""
+    """Yield the lines above the tables."""
     row = mistakes.overall
+    entities = f"{row.gold:,} {'entity' if row.gold == 1 else 'entities'}"
     yield (
-        f"{row.gold:,} {'entity' if row.gold == 1 else 'entities'} in {counted(mistakes.count, 'sentence')}: "
-        f"{row.both:,} found by both, {row.only_a:,} only by A, {row.only_b:,} only by B, {row.neither:,} by neither"
+        f"{entities} in {counted(mistakes.count, 'sentence')}: {row.both:,} found by both, "
+        f"{row.only_a:,} only by A, {row.only_b:,} only by B, {row.neither:,} by neither"
     )
     yield (
-        f"exact McNemar test, {row.only_a:,} only by A against {row.only_b:,} only by B: p = {mistakes.p_value:.4g}; "
+        f"exact McNemar test, {row.only_a:,} only by A against {row.only_b:,} only by B: "
+        f"p = {mistakes.p_value:.4g}; "
         f"error reduction of B against A: {percent(row.error_reduction)} %"
     )
     if mistakes.repeated is not None:
@@ -469,71 +420,41 @@ def summary(mistakes: Mistakes) -> Iterator[str]:
 
 
 def tables(mistakes: Mistakes) -> Iterator[Table]:
-    """All entities, the kinds of error, the entities in the lexicon, and every breakdown."""
+    """Yield all entities, the kinds of error, the entities in the lexicon, every breakdown."""
     both = mistakes.overall
     rows = []
     for name, side in (("A", both.a), ("B", both.b)):
-        numbers = (
-            side.score.correct,
-            side.errors,
-            side.score.predicted - side.score.correct,
-            both.wrong_both,
-        )
+        wrong = side.score.predicted - side.score.correct
+        numbers = (side.score.correct, side.errors, wrong, both.wrong_both)
         rows.append((name, *side.score.cells(), *map(count, numbers)))
-    headings: tuple[str, ...] = (
-        "model",
-        "precision",
-        "recall",
-        "F1",
-        "correct",
-        "missed",
-        "wrong",
-        "wrong in both",
-    )
+    headings: tuple[str, ...] = ("model", "precision", "recall", "F1")
+    headings = (*headings, "correct", "missed", "wrong", "wrong in both")
     yield Table("All entities", headings, tuple(rows))
     columns = (both.a.missed, both.b.missed, both.a.wrong, both.b.wrong)
-    rows = [
-        (kind, *(count(column.get(kind)) for column in columns))
-        for kind in (*NEAR, MISSED[-1], WRONG[-1])
-    ]
-    yield Table(
-        "Kinds of error",
-        ("kind", "missed by A", "missed by B", "wrong in A", "wrong in B"),
-        tuple(rows),
-    )
+    kinds = (*NEAR, MISSED[-1], WRONG[-1])
+    rows = [(kind, *(count(column.get(kind)) for column in columns)) for kind in kinds]
+    headings = ("kind", "missed by A", "missed by B", "wrong in A", "wrong in B")
+    yield Table("Kinds of error", headings, tuple(rows))
     rows = []
-    for each in mistakes.coverage:
-        shares = each.share, each.error_reduction, each.error_reduction_known
-        rows.append((each.part, count(each.entities), count(each.known), *map(percent, shares)))
-    headings = (
-        "part",
-        "entities",
-        "in the lexicon",
-        "ratio %",
-        "ER %",
-        "ER % of those in the lexicon",
-    )
+    for part in mistakes.coverage:
+        shares = part.share, part.error_reduction, part.error_reduction_known
+        rows.append((part.part, count(part.entities), count(part.known), *map(percent, shares)))
     if rows:
+        headings = ("part", "entities", "in the lexicon", "ratio %", "ER %")
+        headings = (*headings, "ER % of those in the lexicon")
         yield Table("Entities in the lexicon", headings, tuple(rows))
     for name, classes in mistakes.breakdowns.items():
         headings = (name, "gold", "A: P", "R", "F1", "B: P", "R", "F1", "only A", "only B", "ER %")
-        yield Table(TITLES[name], headings, tuple(map(_breakdown_cells, classes)))
-
-
-def _breakdown_cells(row: ModelComparison) -> tuple[str, ...]:
-    scores = *row.a.score.cells(), *row.b.score.cells()
-    return (
-        row.name,
-        count(row.gold),
-        *scores,
-        count(row.only_a),
-        count(row.only_b),
-        percent(row.error_reduction),
-    )
+        rows = []
+        for row in classes:
+            scores = (*row.a.score.cells(), *row.b.score.cells())
+            only = (count(row.only_a), count(row.only_b), percent(row.error_reduction))
+            rows.append((row.name, count(row.gold), *scores, *only))
+        yield Table(TITLES[name], headings, tuple(rows))
 
 
 class MarkedText(NamedTuple):
-    """Some text of a line; `mark` is '' between spans, else 'gold', 'right' or 'wrong'."""
+    """A part of a line; `mark` is '' between spans, else 'gold', 'right' or 'wrong'."""
 
     text: str
     mark: str
@@ -544,29 +465,26 @@ def sentence_title(sentence: ComparedSentence) -> str:
 
 
 def sentence_lines(sentence: ComparedSentence) -> Iterator[tuple[str, list[MarkedText]]]:
-    """(who, the sentence with brackets) for the gold labels, A and B."""
-    marked = [(each, "right" if each.gold else "wrong") for each in sentence.spans]
-    yield "gold", _pieces(sentence.text, ((each, "gold") for each in sentence.spans if each.gold))
-    yield "A", _pieces(sentence.text, ((each, mark) for each, mark in marked if each.in_a))
-    yield "B", _pieces(sentence.text, ((each, mark) for each, mark in marked if each.in_b))
+    """Yield (who, the sentence with brackets) for the gold labels, A and B."""
+    marked = [(span, "right" if span.gold else "wrong") for span in sentence.spans]
+    yield "gold", _pieces(sentence.text, ((span, "gold") for span in sentence.spans if span.gold))
+    yield "A", _pieces(sentence.text, ((span, mark) for span, mark in marked if span.in_a))
+    yield "B", _pieces(sentence.text, ((span, mark) for span, mark in marked if span.in_b))
 
 
 def _pieces(text: str, spans: Iterable[tuple[ComparedSpan, str]]) -> list[MarkedText]:
-    """A span is `[text/label]`, as `hanlattice tag` writes it; a wrong one has a cross, for places
-    without colour.
-    """
+    """Write a span as `[text/label]`, like `hanlattice tag`."""
     pieces = []
-    at = 0
-    for each, mark in spans:
-        start = each.span.start
-        end = each.span.end
+    last = 0
+    for compared, mark in spans:
+        start, end = compared.span.start, compared.span.end
+        # For places without colour.
         cross = " ✗" if mark == "wrong" else ""
-        pieces.append(MarkedText(visible(text[at:start]), ""))
-        pieces.append(
-            MarkedText(f"[{visible(text[start:end])}/{visible(each.span.label)}{cross}]", mark)
-        )
-        at = end
-    return [piece for piece in (*pieces, MarkedText(visible(text[at:]), "")) if piece.text]
+        label = visible(compared.span.label)
+        pieces.append(MarkedText(visible(text[last:start]), ""))
+        pieces.append(MarkedText(f"[{visible(text[start:end])}/{label}{cross}]", mark))
+        last = end
+    return [piece for piece in (*pieces, MarkedText(visible(text[last:]), "")) if piece.text]
 
 
 def markdown(
@@ -575,7 +493,7 @@ def markdown(
     notes: Iterable[str] = (),
     sentences: int = 20,
 ) -> str:
-    """One document; `about` says what A, B and the files are."""
+    """Return one document; `about` says what A, B and the files are."""
     lines = ["# What two models get differently", ""]
     lines += [f"- {name}: {escaped(value)}" for name, value in about]
     lines += [f"- note: {escaped(note)}" for note in notes]
@@ -591,8 +509,7 @@ def markdown(
             for who, pieces in sentence_lines(sentence)
         ]
         longest = max(map(len, re.findall("`+", "\n".join(block))), default=0)
-        fence = "`" * max(
-            3, longest + 1
-        )  # longer than any run of backticks: nothing inside needs an escape
+        # Longer than any run of backticks inside, so nothing there needs an escape.
+        fence = "`" * max(3, longest + 1)
         lines += ["", f"### {sentence_title(sentence)}", "", fence, *block, fence]
     return "\n".join(lines) + "\n"

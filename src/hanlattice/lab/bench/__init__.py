@@ -5,14 +5,11 @@ hold.
 
 - checks: every backend against `reference`. If one differs, nothing is timed.
 - encoder: forward, and forward + backward, beside `torch.nn.LSTM` of the same sizes. A lattice's
-  index arrays are an
-  input as x is: they are made once, and each call uses them again.
-- training: whole steps, each with a new batch, made as training makes it; the character LSTM has
-  the same CRF.
+  index arrays are made once, like x.
+- training: whole steps, each with a new batch; the character LSTM has the same CRF.
 - tagging: raw text to spans, with made words and random weights.
 - lengths: the last two for sentences of each length.
-- models: the same two for lattices with pools, several layers, whole words, beside the plain one of
-  as many layers.
+- models: the same two for lattices with pools, layers, whole words, beside the plain lattice.
 
 The character LSTM is the package's own, which packs its sentences. On a CPU that is slower than the
 padded `nn.LSTM` of the encoder's table, most of all where lengths differ: a ratio below 1 there is
@@ -56,7 +53,7 @@ SECTIONS = {
 def measure(
     settings: BenchSettings, tell: Callable[[str], None] = lambda _: None, only: str = ""
 ) -> Iterator[tuple[str, Record]]:
-    """(section, the record so far) after each section, or after the checks and `only` that one.
+    """Yield (section, the record so far) after each section, or after the checks and `only` one.
 
     `tell` is called with what is being measured.
     """
@@ -65,16 +62,13 @@ def measure(
         raise InputError(f"no section is called {only!r}: expected {', '.join(others)}")
     device = find_device(settings.device)
     use_threads(settings.threads)
-    record: Record = {
-        "settings": settings.as_dict(),
-        "versions": versions(),
-        "machine": machine(device),
-    }
+    record: Record = {"settings": settings.as_dict(), "versions": versions()}
+    record["machine"] = machine(device)
     for name in (first, only) if only else SECTIONS:
         record = {**record, name: SECTIONS[name](settings, device, tell)}
         yield name, record
 
 
 def bench(settings: BenchSettings) -> Record:
-    """Everything at once."""
+    """Measure all sections and return the record."""
     return deque(measure(settings), maxlen=1)[0][1]

@@ -1,5 +1,4 @@
-"""Whether a backend gives the reference's numbers: outputs and each gradient, by name. Nothing is
-timed before that.
+"""Whether a backend gives the reference's outputs and gradients, which is checked before timing.
 
 The difference is a norm over the norm of what is right in float64; the tolerance depends on the
 precision alone.
@@ -43,16 +42,14 @@ SMALL = Lattice.from_words(
 def largest_difference(
     found: Mapping[str, Tensor], right: Mapping[str, Tensor]
 ) -> tuple[str, float]:
-    """The name with the largest relative difference, and that difference; NaN counts as ∞."""
+    """Return the largest relative difference with its name; NaN counts as ∞."""
     differences = {name: relative_difference(found[name], value) for name, value in right.items()}
     name = max(differences, key=differences.__getitem__)
     return name, differences[name]
 
 
 def relative_difference(found: Tensor, right: Tensor) -> float:
-    """The norm of the difference over the norm of what is right; where that is next to nothing,
-    over 1e-6.
-    """
+    """Return the norm of the difference over the norm of what is right, 1e-6 at least."""
     found, right = (tensor.detach().to(right.device, torch.float64) for tensor in (found, right))
     difference = float((found - right).norm() / right.norm().clamp(min=1e-6))
     return math.inf if math.isnan(difference) else difference
@@ -60,9 +57,7 @@ def relative_difference(found: Tensor, right: Tensor) -> float:
 
 @dataclass(frozen=True)
 class LSTMCase:
-    """Inputs of a lattice LSTM with one direction or two. Padding holds NaN: no backend may read
-    it.
-    """
+    """Inputs of a lattice LSTM in one or two directions; no backend may read padding, NaN."""
 
     lattice: Lattice
     x: Tensor
@@ -102,16 +97,16 @@ class LSTMCase:
         return cls(lattice, x, word_x, tuple(weights), coupled).to("cpu", torch.float64)
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        """The same numbers as tensors of its own, which all get gradients."""
+        """Return the same numbers as tensors of their own, which all get gradients."""
 
         def move(tensor: Tensor) -> Tensor:
             return tensor.detach().to(device, dtype, copy=True).requires_grad_()
 
-        weights = tuple(LatticeLSTMWeights(*map(move, each)) for each in self.weights)
+        weights = tuple(LatticeLSTMWeights(*map(move, part)) for part in self.weights)
         return replace(self, x=move(self.x), word_x=move(self.word_x), weights=weights)
 
     def named(self) -> dict[str, Tensor]:
-        """Everything that gets a gradient."""
+        """Return everything that gets a gradient."""
         found = {"x": self.x, "word_x": self.word_x}
         for way, weights in zip(("forward", "backward"), self.weights, strict=False):
             found |= {f"{way} {name}": tensor for name, tensor in weights._asdict().items()}
@@ -130,14 +125,15 @@ class LSTMCase:
         return both
 
     def values(self, backend: str) -> dict[str, Tensor]:
-        """h, and the gradients of a sum in which no two outputs have the same weight."""
+        """Return h, and the gradients of a sum in which no two outputs have the same weight."""
         return self.with_gradients(self.run(backend))
 
     def with_gradients(self, h: Tensor) -> dict[str, Tensor]:
         return {"h": h, **_gradients(h, self.named())}
 
     def __str__(self) -> str:
-        sizes = f"B = {len(self.lattice.lengths)}, T = {self.lattice.lengths.max()}, H = {self.weights[0].hidden}"
+        lengths = self.lattice.lengths
+        sizes = f"B = {len(lengths)}, T = {lengths.max()}, H = {self.weights[0].hidden}"
         return f"{sizes}, {'coupled' if self.coupled else 'not coupled'}"
 
 
@@ -165,7 +161,7 @@ class CRFCase:
     def values(
         self, backend: str, device: torch.device | str, dtype: torch.dtype
     ) -> dict[str, Tensor]:
-        """The loss, its gradients, and the best tagging with its score."""
+        """Return the loss, its gradients, and the best tagging with its score."""
         inputs = {"emissions": self.emissions, **self.scores._asdict()}
         moved = {
             name: tensor.detach().to(device, dtype, copy=True).requires_grad_()
@@ -181,7 +177,7 @@ class CRFCase:
 
 
 def _gradients(output: Tensor, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """By name; zeros for what the output does not depend on."""
+    """Return gradients by name; zeros for what the output does not depend on."""
     if not output.requires_grad:  # nothing but empty sentences
         return {f"gradient of {name}": torch.zeros_like(tensor) for name, tensor in inputs.items()}
     weight = torch.linspace(
@@ -196,7 +192,7 @@ def _gradients(output: Tensor, inputs: Mapping[str, Tensor]) -> dict[str, Tensor
 def check_backends(
     settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """A row for each case, with its largest difference; a HanlatticeError if one is too large.
+    """Return a row for each case, with its largest difference, and raise if one is too large.
 
     With many sentences the reference would take too long: `batched` in float64, compared before,
     takes its place.
@@ -239,14 +235,8 @@ def _check_crf(
     native = device.type == "cpu" and not library.missing()
     for dtype, precision in PRECISIONS:
         for name in ["auto", "batched", *["fused"] * fused, *["native"] * native]:
-            yield _row(
-                "CRF",
-                f"T = {max(lengths)}, {K} tags",
-                name,
-                precision,
-                case.values(name, device, dtype),
-                right,
-            )
+            title = f"T = {max(lengths)}, {K} tags"
+            yield _row("CRF", title, name, precision, case.values(name, device, dtype), right)
 
 
 def _row(
@@ -261,8 +251,8 @@ def _row(
     tolerance = TOLERANCES[precision]
     if not difference <= tolerance:
         raise HanlatticeError(
-            f"{op}, backend {backend} in {precision}, {case}: {worst} differs from the reference by "
-            f"{difference:.1e}, and {tolerance:.0e} is allowed; nothing was timed"
+            f"{op}, backend {backend} in {precision}, {case}: {worst} differs from the reference "
+            f"by {difference:.1e}, and {tolerance:.0e} is allowed; nothing was timed"
         )
     row = {"op": op, "case": case, "backend": backend, "precision": precision, "worst": worst}
     return {**row, "difference": difference, "tolerance": tolerance}

@@ -1,6 +1,4 @@
-"""What is measured, and with what: the settings, made sentences and texts, models with random
-weights.
-"""
+"""The inputs of a measurement: settings, made sentences and texts, models with random weights."""
 
 from __future__ import annotations
 
@@ -58,33 +56,18 @@ class BenchSettings:
     dim: int = 64  # D, of characters and of words
     words: int = 50_000  # of the lexicon that tagging uses
     texts: int = 0  # that are tagged at a time; 0 chooses by the device
-    lengths: tuple[int, ...] = (
-        10,
-        20,
-        40,
-        80,
-        160,
-        320,
-    )  # characters of sentences that are all of one length
+    # Characters of sentences that are all of one length.
+    lengths: tuple[int, ...] = (10, 20, 40, 80, 160, 320)
 
     def __post_init__(self) -> None:
-        least = {
-            "threads": 1,
-            "batches": 1,
-            "hidden": 1,
-            "length": 4,
-            "dim": 1,
-            "words": 4,
-            "texts": 0,
-            "lengths": 4,
-        }
+        least = {"threads": 1, "batches": 1, "hidden": 1, "length": 4, "dim": 1, "words": 4}
+        least |= {"texts": 0, "lengths": 4}
         for name, smallest in least.items():
             value = getattr(self, name)
             values = value if isinstance(value, tuple) else (value,)
             if not values or min(values) < smallest:
-                raise InputError(
-                    f"{name} must be {smallest} or more, not {', '.join(map(str, values)) or 'nothing'}"
-                )
+                given = ", ".join(map(str, values)) or "nothing"
+                raise InputError(f"{name} must be {smallest} or more, not {given}")
         if not (0 < self.seconds < math.inf):
             raise InputError(f"seconds must be more than 0, not {self.seconds}")
 
@@ -95,63 +78,49 @@ class BenchSettings:
 def make_examples(
     settings: BenchSettings, count: int, words: bool = True, seed: int = 0
 ) -> Examples:
-    """So many sentences of T characters and, if there are words, T words."""
+    """Make `count` sentences of T characters and, if there are words, T words."""
     rng = np.random.default_rng(seed)
     T = settings.length
     places = T if words else 0
-    keys = np.sort(rng.integers(0, (T - 1) * (LONGEST - 1), size=(count, places)), axis=1).reshape(
-        -1
-    )
-    start, more = np.divmod(
-        keys, LONGEST - 1
-    )  # by start and then by end, as a lexicon's matches come
+    # By start and then by end, as a lexicon's matches come.
+    drawn = rng.integers(0, (T - 1) * (LONGEST - 1), size=(count, places))
+    start, more = np.divmod(np.sort(drawn, axis=1).reshape(-1), LONGEST - 1)
     end = np.minimum(start + 2 + more, T)
-    found = Matches(np.full(count, places), start, end, rng.integers(0, WORDS, size=len(keys)))
+    matches = Matches(np.full(count, places), start, end, rng.integers(0, WORDS, size=len(start)))
     chars = rng.integers(1, CHARS, size=count * T)
-    return Examples(np.full(count, T), chars, found, np.full(count * T, OUTSIDE))
+    return Examples(np.full(count, T), chars, matches, np.full(count * T, OUTSIDE))
 
 
 def make_tagger(
     dim: int, hidden: int, name: str, chars: int = CHARS, words: int = WORDS, trained: int = WORDS
 ) -> TorchTagger:
-    """CHARACTER is the model without words; one of MODELS; or a backend, of a lattice of one layer."""
+    """Make CHARACTER, the model without words; one of MODELS; or a lattice with a named backend."""
     torch.manual_seed(0)
     tables = Tables(torch.randn(chars, dim) * 0.1)
     if name != CHARACTER:
-        tables.words = WordEmbedding.from_vectors(
-            torch.randn(words, dim) * 0.1, trained, dropout=0.5
-        )
+        vectors = torch.randn(words, dim) * 0.1
+        tables.words = WordEmbedding.from_vectors(vectors, trained, dropout=0.5)
         tables.counts = torch.ones(words, dtype=torch.int32)
     kinds = {CHARACTER: {"encoder": "char"}, **MODELS[0], **MODELS[1]}
     config = make_config({"model": {"hidden": hidden, **kinds.get(name, {})}})
-    return assemble(
-        config,
-        Indexer(Vocab(()), None, TAGS, SCHEME),
-        tables,
-        None,
-        "auto" if name in kinds else name,
-    )
+    indexer = Indexer(Vocab(()), None, TAGS, SCHEME)
+    return assemble(config, indexer, tables, None, "auto" if name in kinds else name)
 
 
 def long_words(settings: BenchSettings) -> list[str]:
-    """Words of four characters, a quarter of the lexicon."""
+    """Return words of four characters, a quarter of the lexicon."""
     drawn = np.random.default_rng(0).choice(np.array(ALPHABET), size=(settings.words // 4, 4))
     return ["".join(row) for row in drawn]
 
 
 def make_lexicon(settings: BenchSettings) -> Lexicon:
-    """Words of four characters, and three words inside each: a text made of the long ones has a
-    word a character.
-    """
-    return Lexicon(
-        part for word in long_words(settings) for part in (word, word[:2], word[1:], word[2:])
-    )
+    """Return the long words and three words inside each, so that a text has a word a character."""
+    words = long_words(settings)
+    return Lexicon(part for word in words for part in (word, word[:2], word[1:], word[2:]))
 
 
 def make_texts(settings: BenchSettings, device: torch.device, length: int = 0) -> list[str]:
-    """Between half of T and one and a half times T characters each; or all of `length`, and so
-    about as many in all.
-    """
+    """Return texts of T/2 to 3T/2 characters, or all of `length` and as many characters in all."""
     rng = np.random.default_rng(1)
     words = np.array(long_words(settings))
     T = settings.length

@@ -17,7 +17,7 @@ from hanlattice.theme import BLUE, RED, plot, plot_text, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# what a plot's axes show
+# What a plot's axes show.
 BATCHES = "batch size (sentences)"
 LENGTHS = "characters of a sentence"
 
@@ -32,9 +32,7 @@ def write_json(record: dict[str, Any], path: Path) -> None:
 
 
 def write_files(record: dict[str, Any], out: Path | None, picture: Path | None) -> None:
-    """The files that were asked for. Written after each section, they keep what an interrupted run
-    has measured.
-    """
+    """Write the files that were asked for, after each section: an interrupt loses nothing."""
     if out is not None:
         write_json(record, out)
     if picture is not None and record.keys() & {"encoder", "training", "lengths"}:
@@ -42,7 +40,7 @@ def write_files(record: dict[str, Any], out: Path | None, picture: Path | None) 
 
 
 def table(section: str, record: dict[str, Any]) -> Table:
-    """The table of one section of a record."""
+    """Return the table of one section of a record."""
     made = {"checks": _checks, "encoder": _encoder, "training": _training, "tagging": _tagging}
     made |= {"lengths": _lengths, "models": _models}
     title, headings, rows = made[section](record)
@@ -50,7 +48,7 @@ def table(section: str, record: dict[str, Any]) -> Table:
 
 
 def _checks(record: dict[str, Any]) -> Content:
-    """The largest difference over all cases of an op, a backend and a precision."""
+    """Find the largest difference over all cases of an op, a backend and a precision."""
     worst: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in record["checks"]:
         key = row["op"], row["backend"], row["precision"]
@@ -67,16 +65,8 @@ def _checks(record: dict[str, Any]) -> Content:
 def _encoder(record: dict[str, Any]) -> Content:
     cells = _grouped(record["encoder"], "hidden", "batch", "what", by="encoder")
     names = _names(cells)[1:]
-    headings = [
-        "H",
-        "B",
-        "",
-        f"{PLAIN} ms",
-        "auto ms",
-        *(f"{name} ×" for name in names),
-        "sentences/s",
-    ]
-    headings += [f"{PLAIN} MiB", "auto MiB"]
+    headings = ["H", "B", "", f"{PLAIN} ms", "auto ms", *(f"{name} ×" for name in names)]
+    headings += ["sentences/s", f"{PLAIN} MiB", "auto MiB"]
     short = {"forward": "forward", "forward + backward": "both"}
     rows = []
     for (hidden, batch, what), cell in cells.items():
@@ -90,8 +80,9 @@ def _encoder(record: dict[str, Any]) -> Content:
     machine = record["machine"]
     title = (
         f"Encoder on {machine['gpu'] or machine['cpu']}, bidirectional, T = {settings['length']}, "
-        f"D = {settings['dim']}, a word a character, forward or both: forward + backward; × is time over {PLAIN}'s; "
-        f"auto is {stands_for}, and sentences/s are its; the lattice's index arrays are made once, as x is; "
+        f"D = {settings['dim']}, a word a character, forward or both: forward + backward; "
+        f"× is time over {PLAIN}'s; auto is {stands_for}, and sentences/s are its; "
+        "the lattice's index arrays are made once, as x is; "
         "MiB is what forward + backward needs at its peak, beyond what was there"
     )
     return title, headings, rows
@@ -116,30 +107,14 @@ def _training(record: dict[str, Any]) -> Content:
 
 
 def _tagging(record: dict[str, Any]) -> Content:
-    headings = [
-        "H",
-        "model",
-        "sentences/s",
-        "characters/s",
-        "×",
-        "words a character",
-        "spans a sentence",
-    ]
+    headings = ["H", "model", "sentences/s", "characters/s", "×"]
+    headings += ["words a character", "spans a sentence"]
     rows = []
     for row in record["tagging"]:
         rates = [f"{row[name]:,.0f}" for name in ("sentences_per_second", "characters_per_second")]
-        words = row["words"] / row["characters"]
-        spans = row["spans"] / row["texts"]
-        rows.append(
-            [
-                str(row["hidden"]),
-                _model(row["model"]),
-                *rates,
-                f"{row['ratio']:.2f}",
-                f"{words:.2f}",
-                f"{spans:.2f}",
-            ]
-        )
+        ratios = (row["ratio"], row["words"] / row["characters"], row["spans"] / row["texts"])
+        cells = (f"{ratio:.2f}" for ratio in ratios)
+        rows.append([str(row["hidden"]), _model(row["model"]), *rates, *cells])
     words = record["settings"]["words"]
     texts = record["tagging"][0]["texts"]
     title = (
@@ -162,8 +137,9 @@ def _lengths(record: dict[str, Any]) -> Content:
         row = rows.setdefault((hidden, length), [str(hidden), str(length)])
         row += [*rates, _number(cell["auto"], "ratio", ".2f")]
     title = (
-        f"By length: sentences of T characters, a word a character. Training step of {SMALL_BATCH} sentences, and raw "
-        f"text to spans; × is time over the {CHARACTER}'s, which packs its sentences"
+        f"By length: sentences of T characters, a word a character. Training step of {SMALL_BATCH} "
+        "sentences, and raw text to spans; "
+        f"× is time over the {CHARACTER}'s, which packs its sentences"
     )
     return title, headings, list(rows.values())
 
@@ -176,7 +152,8 @@ def _models(record: dict[str, Any]) -> Content:
         figures = ((cell[what], form) for what in ("training", "tagging") for form in _RATE)
         rows.append([str(hidden), name, *(_number(row, key, form) for row, (key, form) in figures)])
     title = (
-        f"Lattices: training step of {SMALL_BATCH} sentences, and raw text to spans, a word a character; "
+        f"Lattices: training step of {SMALL_BATCH} sentences, and raw text to spans, "
+        "a word a character; "
         "× is time over that of the plain lattice of as many layers"
     )
     return title, headings, rows
@@ -185,7 +162,7 @@ def _models(record: dict[str, Any]) -> Content:
 def _grouped(
     rows: Iterable[dict[str, Any]], *keys: str, by: str
 ) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
-    """The rows of each cell, by name."""
+    """Return the rows of each cell, by name."""
     cells: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for row in rows:
         cells.setdefault(tuple(row[key] for key in keys), {})[row[by]] = row
@@ -226,15 +203,10 @@ class Panel(NamedTuple):
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """What a record has: a panel for each H of the encoder, and of the training step; below them
-    those by length.
-    """
-    found = list(panels(record))
-    rows = [
-        row
-        for across in (BATCHES, LENGTHS)
-        if (row := [each for each in found if each.across == across])
-    ]
+    """Plot a panel for each H of encoder and training step, and below them panels by length."""
+    every = list(panels(record))
+    by_axis = ([panel for panel in every if panel.across == name] for name in (BATCHES, LENGTHS))
+    rows = [row for row in by_axis if row]
     columns = max(map(len, rows))
     with plot(path, 1 + 3.4 * columns, 4.8 * len(rows)) as figure:
         grid = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
@@ -247,14 +219,11 @@ def draw(record: dict[str, Any], path: Path) -> None:
         machine = record["machine"]
         settings = record["settings"]
         where = machine["gpu"] or f"{machine['cpu']}, {counted(machine['threads'], 'thread')}"
-        lengths = {
-            BATCHES: f"{settings['length']}",
-            LENGTHS: f"{min(settings['lengths'])} to {max(settings['lengths'])}",
-        }
+        lengths = {BATCHES: f"{settings['length']}"}
+        lengths[LENGTHS] = f"{min(settings['lengths'])} to {max(settings['lengths'])}"
         sizes = "; below, ".join(lengths[row[0].across] for row in rows)
-        figure.suptitle(
-            f"Sentences of {sizes} characters, a word a character · {plot_text(where)}", fontsize=10
-        )
+        title = f"Sentences of {sizes} characters, a word a character"
+        figure.suptitle(f"{title} · {plot_text(where)}", fontsize=10)
 
 
 def panels(record: dict[str, Any]) -> Iterator[Panel]:
@@ -305,22 +274,15 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
 
     for line in panel.lines:
         style = "--" if line.dashed else "-"
-        axis.plot(
-            *zip(*line.points, strict=True),
-            style,
-            color=line.colour,
-            marker="o",
-            markersize=4,
-            label=line.label,
-        )
+        places, rates = zip(*line.points, strict=True)
+        axis.plot(places, rates, style, color=line.colour, marker="o", ms=4, label=line.label)
     axis.set(xscale="log", yscale="log", xlabel=panel.across, title=panel.title)
-    places = sorted({place for line in panel.lines for place, _ in line.points})
-    axis.set_xticks(places, [f"{place:,}" for place in places])
+    ticks = sorted({place for line in panel.lines for place, _ in line.points})
+    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_major_formatter(
-        FuncFormatter(lambda rate, _: f"{rate:,.0f}" if rate >= 1 else f"{rate:g}")
-    )
+    form = FuncFormatter(lambda rate, _: f"{rate:,.0f}" if rate >= 1 else f"{rate:g}")
+    axis.yaxis.set_major_formatter(form)
     axis.yaxis.set_minor_locator(NullLocator())
     axis.margins(x=0.07)
     tidy(axis)

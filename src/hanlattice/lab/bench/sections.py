@@ -1,6 +1,4 @@
-"""What is timed: the encoder beside `torch.nn.LSTM`; training steps and raw text to spans, also by
-length and model.
-"""
+"""What is timed: the encoder, training steps, and raw text to spans, also by length and model."""
 
 from __future__ import annotations
 
@@ -76,7 +74,7 @@ class Encoder(NamedTuple):
 def measure_encoder(
     settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
 ) -> list[Row]:
-    """A row for each H, B, direction of work and encoder; `ratio` is to nn.LSTM's time."""
+    """Return a row for each H, B, direction of work and encoder; `ratio` is to nn.LSTM's time."""
     rows: list[Row] = []
     for hidden in settings.hidden:
         for batch in settings.batches:
@@ -124,9 +122,7 @@ def _encoder_cell(
 def _make_encoders(
     x: Tensor, word_x: Tensor, lattice: Lattice, hidden: int, with_reference: bool
 ) -> dict[str, Encoder]:
-    """nn.LSTM, and the lattice LSTM with every backend that can run here; the slow reference only
-    if asked for.
-    """
+    """Return nn.LSTM, and the lattice LSTM with every backend that runs; the reference if asked."""
     plain = nn.LSTM(x.shape[2], hidden, batch_first=True, bidirectional=True).to(x.device)
     found = {PLAIN: Encoder(PLAIN, plain, lambda: plain(x)[0], [x, *plain.parameters()])}
     for name, full in runnable(x).items():
@@ -145,8 +141,7 @@ def _make_encoders(
 def measure_training(
     settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
 ) -> list[Row]:
-    """A row for each H, B and model; `ratio` is to the time of the character LSTM with the same
-    CRF.
+    """Return a row for each H, B and model; `ratio` is to the character LSTM with the same CRF.
 
     The lattice model has its own choice of backend and, if that is another, `batched`.
     """
@@ -187,7 +182,7 @@ def _training_cell(
 def _new_batches(
     tagger: TorchTagger, examples: Examples, batch: int, device: torch.device
 ) -> Generator[Batch]:
-    """Batches without end, made as the training loop makes them: on a GPU, ahead of their turn."""
+    """Yield batches without end, as the training loop makes them: on a GPU, ahead of their turn."""
     rng = np.random.default_rng(0)
     places = (rng.integers(0, len(examples), size=batch) for _ in count())
     return prefetch(
@@ -208,9 +203,7 @@ def _step(tagger: TorchTagger, training: Training, batches: Iterator[Batch]) -> 
 def measure_tagging(
     settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
 ) -> list[Row]:
-    """A row for each H and model; `ratio` is to the character model's time. The size of batches is
-    Predictor's own.
-    """
+    """Return a row for each H and model; `ratio` is to the character model."""
     lexicon = make_lexicon(settings)
     texts = make_texts(settings, device)
     rows = list[Row]()
@@ -254,7 +247,7 @@ def _tagging_cell(
 
 
 def _tag_all(tagger: Predictor, texts: list[str]) -> list[Document]:
-    """When the documents are here, the device is done too."""
+    """Tag all texts; when the documents are made, the device is done too."""
     return list(tagger.pipe(texts))
 
 
@@ -262,7 +255,7 @@ def _tag_all(tagger: Predictor, texts: list[str]) -> list[Document]:
 def _make_predictor(
     dim: int, hidden: int, name: str, lexicon: Lexicon, sample: list[str], device: torch.device
 ) -> Predictor:
-    """The score of O is moved to where few characters of the sample are a span by themselves."""
+    """Move the score of O to where few characters of the sample are a span by themselves."""
     indexer = Indexer(Vocab(ALPHABET), None if name == CHARACTER else lexicon, TAGS, SCHEME)
     tagger = (
         make_tagger(dim, hidden, name, len(indexer.vocab), len(lexicon), trained=0)
@@ -283,9 +276,7 @@ def _make_predictor(
 def measure_lengths(
     settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
 ) -> list[Row]:
-    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and
-    length.
-    """
+    """Return rows of training steps and of raw text to spans, for each H and length."""
     lexicon = make_lexicon(settings)
     rows = list[Row]()
     for hidden in settings.hidden:
@@ -306,9 +297,7 @@ def measure_lengths(
 def measure_models(
     settings: BenchSettings, device: torch.device, tell: Callable[[str], None]
 ) -> list[Row]:
-    """Rows of training steps, with SMALL_BATCH sentences, and of raw text to spans, for each H and
-    model.
-    """
+    """Return rows of training steps and of raw text to spans, for each H and model."""
     lexicon = make_lexicon(settings)
     texts = make_texts(settings, device)
     rows = list[Row]()

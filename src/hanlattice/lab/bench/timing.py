@@ -1,5 +1,4 @@
-"""Medians of repeated calls, the peak of their memory, and the machine and versions that figures
-belong to.
+"""Medians of repeated calls, the peak of their memory, and the machine they were taken on.
 
 Calls to be compared take turns, so that a slow moment of the machine affects them all.
 """
@@ -37,7 +36,7 @@ class Timing(NamedTuple):
 def medians(
     works: Mapping[str, Callable[[], object]], seconds: float, device: torch.device | None = None
 ) -> dict[str, Timing]:
-    """After a warm-up, at least `seconds` and `TURNS` calls for each.
+    """Time each work after a warm-up, for at least `seconds` and `TURNS` calls.
 
     Where one call takes that long on a CPU, `FEW` calls are all, the first among them: what it
     warms up does not count. With a GPU for `device`, calls follow each other without a wait and its
@@ -45,16 +44,14 @@ def medians(
     """
     series = {name: _Series(work, seconds, device) for name, work in works.items()}
     for _ in range(TURNS):
-        for each in series.values():
-            each.take_turn()
-    return {
-        name: Timing(statistics.median(each.times), len(each.times))
-        for name, each in series.items()
-    }
+        for work in series.values():
+            work.take_turn()
+    times = {name: work.times for name, work in series.items()}
+    return {name: Timing(statistics.median(calls), len(calls)) for name, calls in times.items()}
 
 
 class _Series:
-    """The times of one of those that take turns."""
+    """The times of one work among those that take turns."""
 
     def __init__(
         self, work: Callable[[], object], seconds: float, device: torch.device | None
@@ -79,9 +76,7 @@ class _Series:
 def call_times(
     work: Callable[[], object], calls: int, device: torch.device | None, limit: float = math.inf
 ) -> list[float]:
-    """The seconds of each of so many calls; on a CPU that others want too, of as many as are begun
-    before `limit`.
-    """
+    """Return the seconds of each call; a busy CPU begins none after `limit`."""
     if device is not None and device.type == "cuda":
         return _gpu_times(work, calls, device)
     marks = [time.perf_counter()]
@@ -105,9 +100,7 @@ def _gpu_times(work: Callable[[], object], calls: int, device: torch.device) -> 
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
-    """On a GPU what torch allocates there; on Linux the growth of resident memory; None where it
-    cannot be measured.
-    """
+    """Return the growth of memory: torch's on a GPU, resident on Linux; None if unknown."""
     if device.type != "cuda":
         return _growth(work) if _gives_back() else None
     torch.cuda.synchronize(device)
@@ -120,35 +113,32 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
 
 @cache
 def _gives_back() -> bool:
-    """Whether torch's freed memory goes back to the system. Where its allocator keeps it, growth
-    says nothing.
-    """
+    """Check that torch's freed memory goes back to the system; else growth says nothing."""
     size = 64 << 20
     first, again = (_growth(lambda: torch.ones(size, dtype=torch.uint8)) for _ in range(2))
     return first is not None and again is not None and again > size // 2
 
 
 def _growth(work: Callable[[], object]) -> int | None:
-    """What earlier calls freed goes back to the system first, or it would be used again and not be
-    seen.
-    """
+    def kilobytes(name: str) -> int:
+        lines = (_SELF / "status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
     try:
+        # What earlier calls freed would be used again and not be seen.
         ctypes.CDLL(None).malloc_trim(0)
-        (_SELF / "clear_refs").write_text("5")  # the highest size so far is now the present one
-    except (OSError, AttributeError):  # another system, another C library, or not allowed
+        # The highest size so far is now the present one.
+        (_SELF / "clear_refs").write_text("5")
+    # Another system, another C library, or not allowed.
+    except (OSError, AttributeError):
         return None
-    before = _kilobytes("VmRSS")
+    before = kilobytes("VmRSS")
     work()
-    return max(0, _kilobytes("VmHWM") - before) * 1024
-
-
-def _kilobytes(name: str) -> int:
-    lines = (_SELF / "status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+    return max(0, kilobytes("VmHWM") - before) * 1024
 
 
 def versions() -> dict[str, Any]:
-    """None for what is not installed."""
+    """Return the versions of everything, None for what is not installed."""
     return {
         "hanlattice": __version__,
         "python": platform.python_version(),
@@ -170,14 +160,12 @@ def machine(device: torch.device) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-        "native": library.missing()
-        or library.loaded().level,  # its instruction set, or why it is missing
+        # Its instruction set, or why it is missing.
+        "native": library.missing() or library.loaded().level,
     }
 
 
 def busy() -> tuple[float, int]:
-    """How many processes wanted a core during the last minute, where the system says so, and the
-    cores.
-    """
+    """Return how many processes wanted a core in the last minute, and the number of cores."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return load, os.cpu_count() or 1

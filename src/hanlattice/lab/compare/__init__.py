@@ -1,3 +1,1 @@
-"""Several configurations, each trained with several seeds, in one table. `run.compare` is the
-entry.
-"""
+"""Several configurations, each trained with several seeds, in one table: see `run.compare`."""

@@ -1,8 +1,7 @@
-"""What a process of the comparison does: train and count one run, or measure one row's rates, and
-leave a record.
+"""The tasks of a comparison: train and count one run, or measure one row's rates.
 
-A record is a JSON file that says what it belongs to. Records are enough for the table, so a folder
-of them can go to another machine without its models.
+Each leaves a record, a JSON file that says what it belongs to. Records are enough for the table, so
+a folder of them can go to another machine without its models.
 """
 
 from __future__ import annotations
@@ -46,16 +45,9 @@ from hanlattice.training.loop import LOG, PREFETCH, TrainingRun, prepare, train
 FORMAT = 1
 # Settings that do not change the result, or not more than another device does.
 FREE = ("train.device", "train.checkpoint_minutes", "lm.cache", "compare.row", "compare.paper")
-FILES = (
-    "train",
-    "dev",
-    "test",
-    "more",
-    "vectors",
-    "lexicon",
-    "model",
-)  # keys of settings that name a file or folder
-# training steps that do not count, and that count at least
+# Keys of settings that name a file or folder.
+FILES = ("train", "dev", "test", "more", "vectors", "lexicon", "model")
+# Training steps that warm up, and the fewest that count.
 WARM = 20
 FEW = 5
 
@@ -72,21 +64,17 @@ def train_run(
     path: Path,
     identity: Record,
 ) -> Record:
-    """Train, or resume, or find it finished; then count sentence by sentence. The record goes to
-    `path`.
-    """
+    """Train, or resume, or find it finished; count sentence by sentence; write the record."""
     begun = begun_on(folder)
     if begun and begun != device:
-        raise ModelError(
-            f"{folder}: it was begun on {begun}, not on {device}: give that device, or remove the folder"
-        )
+        advice = "give that device, or remove the folder"
+        raise ModelError(f"{folder}: it was begun on {begun}, not on {device}: {advice}")
     result = train(row.with_seed(seed, device), folder, resume=True, listen=listen)
     model = load_model(folder, device)
     sentences = _compared_sentences(row)
-    found = decode(
-        model.tagger, model.indexer, model.indexer.examples(sentences), threshold=model.threshold()
-    )
-    counts = sentence_counts([sentence.spans or () for sentence in sentences], found)  # [S, 3]
+    examples = model.indexer.examples(sentences)
+    spans = decode(model.tagger, model.indexer, examples, threshold=model.threshold())
+    counts = sentence_counts([sentence.spans or () for sentence in sentences], spans)
     start, last = _first_and_last(folder)
     record = {
         "identity": identity,
@@ -108,9 +96,7 @@ def train_run(
 
 
 def short_score(sentences: Sequence[Sentence], counts: Counts) -> Record | None:
-    """The score without sentences of LONG characters or more, which the papers leave out; None if
-    there are none.
-    """
+    """Score without sentences of LONG characters, which the papers skip; None without any."""
     short = np.fromiter(map(len, sentences), dtype=np.int64) < LONG
     if short.all():
         return None
@@ -118,26 +104,24 @@ def short_score(sentences: Sequence[Sentence], counts: Counts) -> Record | None:
 
 
 def begun_on(folder: Path) -> str:
-    """The device on which a run was begun, where alone it can be resumed; "" if it was not begun."""
+    """Return the device on which a run was begun and must be resumed; "" if it was not begun."""
     try:
-        return str(
-            json.loads((folder / CONFIG).read_text(encoding="utf-8"))["config"]["train"]["device"]
-        )
-    except (OSError, ValueError, KeyError, TypeError):  # `train` looks at it more closely
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["config"]
+        return str(config["train"]["device"])
+    # `train` reports what is wrong with the file.
+    except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 
 def recount(record: Record) -> str:
-    """In words, how the counts differ from the recorded score; "" if they add up to it."""
-    gold, predicted, correct = (
-        np.array(record["counts"], dtype=np.int64).reshape(-1, 3).sum(0).tolist()
-    )
-    score = Score(gold, predicted, correct)
+    """Say how the counts differ from the recorded score; "" if they add up to it."""
+    counts = np.array(record["counts"], dtype=np.int64).reshape(-1, 3).sum(0).tolist()
     recorded = record["scores"][record["part"]]["overall"]
-    if (gold, predicted, correct) == (recorded["gold"], recorded["predicted"], recorded["correct"]):
+    if counts == [recorded["gold"], recorded["predicted"], recorded["correct"]]:
         return ""
+    f1 = Score(*counts).f1
     return (
-        f"decoded again, its F1 is {100 * score.f1:.2f} and not {100 * recorded['f1']:.2f}: "
+        f"decoded again, its F1 is {100 * f1:.2f} and not {100 * recorded['f1']:.2f}: "
         "the device rounds differently in batches of another shape"
     )
 
@@ -152,18 +136,24 @@ def measure_rates(
     identity: Record,
     seconds: float,
 ) -> Record:
-    """How fast the row of the finished run in `folder` trains and decodes. The record goes to
-    `path`.
-    """
+    """Measure how fast the row of a finished run trains and decodes; write the record."""
     use_threads(row.config.train.threads)
-    decoding = _decoding_rate(row, folder, device, seconds)
+    # Decoding goes from Examples to spans, all compared sentences at once.
+    model = load_model(folder, device)
+    sentences = _compared_sentences(row)
+    examples = model.indexer.examples(sentences)
+    threshold = model.threshold()
+    work = partial(decode, model.tagger, model.indexer, examples, threshold=threshold)
+    timing = medians({"decode": work}, seconds)["decode"]
+    characters = sum(map(len, sentences))
+    decoding = _rate(len(sentences), characters, timing.seconds, timing.calls)
     scratch = path.with_suffix(".scratch")
-    shutil.rmtree(scratch, ignore_errors=True)  # of a killed process
+    # A killed process may have left it.
+    shutil.rmtree(scratch, ignore_errors=True)
     try:
         config = row.with_seed(seed, device)
-        training = _training_rate(
-            prepare(config, scratch, read_corpora(config.data), False, ignore), seconds
-        )
+        run = prepare(config, scratch, read_corpora(config.data), False, ignore)
+        training = _training_rate(run, seconds)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     record = {
@@ -178,34 +168,13 @@ def measure_rates(
     return record
 
 
-def _decoding_rate(row: MatrixRow, folder: Path, device: str, seconds: float) -> Rate:
-    """From Examples to spans, all compared sentences at once."""
-    model = load_model(folder, device)
-    sentences = _compared_sentences(row)
-    examples = model.indexer.examples(sentences)
-    timing = medians(
-        {
-            "decode": partial(
-                decode, model.tagger, model.indexer, examples, threshold=model.threshold()
-            )
-        },
-        seconds,
-    )["decode"]
-    return _rate(len(sentences), sum(map(len, sentences)), timing.seconds, timing.calls)
-
-
 def _training_rate(run: TrainingRun, seconds: float) -> Rate:
-    """Whole steps on the batches of the training set, in the order of a training."""
+    """Time whole steps on the batches of the training set, in the order of a training."""
     device = find_device(run.config.device)
     lengths = list[Ints]()
     run.tagger.train()
-    places = (
-        place
-        for epoch in count()
-        for place in training_batches(
-            run.examples.lengths, run.config.batch_size, run.config.seed, epoch
-        )
-    )
+    options = (run.examples.lengths, run.config.batch_size, run.config.seed)
+    places = (place for epoch in count() for place in training_batches(*options, epoch))
     with closing(prefetch(run.make_batch, places, PREFETCH[device.type][0])) as batches:
 
         def step() -> None:
@@ -235,17 +204,14 @@ def _compared_sentences(row: MatrixRow) -> tuple[Sentence, ...]:
 
 
 def _first_and_last(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The log's start and last epoch, whose `seconds` are those of the run, without the time it was
-    stopped.
-    """
+    """Return the log's start and last epoch, whose `seconds` leave out the time it was stopped."""
     with open(folder / LOG, encoding="utf-8") as file:
         events = [json.loads(line) for line in file]
     start = next((event for event in events if event["event"] == "start"), None)
     last = next((event for event in reversed(events) if event["event"] == "epoch"), None)
     if start is None or last is None:
-        raise ModelError(
-            f"{folder / LOG}: no start or no epoch in it; remove the folder to train again"
-        )
+        problem = "no start or no epoch in it; remove the folder to train again"
+        raise ModelError(f"{folder / LOG}: {problem}")
     return start, last
 
 
@@ -253,6 +219,7 @@ def _first_and_last(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def write_record(path: Path, record: Record) -> None:
+    """Write a record as JSON."""
     with atomic_write(path) as file:
         json.dump({"format": FORMAT, **record}, file, ensure_ascii=False)
         file.write("\n")
@@ -261,10 +228,9 @@ def write_record(path: Path, record: Record) -> None:
 def read_record(
     path: Path, now: Record, use: Callable[[Record], object]
 ) -> tuple[Record | None, list[str]]:
-    """What `write_record` wrote, or None without a file; and how its identity differs from that of
-    `now`.
+    """Read a record, None without a file, and how its identity differs from `now`.
 
-    A record that fails when it is put to `use` is damaged.
+    A record is damaged if `use` raises for it.
     """
     if not path.exists():
         return None, []
@@ -279,51 +245,42 @@ def read_record(
         use(record)
         return record, list(_changes(record["identity"], now))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        problem = f"{type(error).__name__}: {error}"
-        message = f"a damaged record of `hanlattice compare` ({problem}); remove it, and the run is repeated"
-        raise InputError(message, path) from None
+        problem = f"a damaged record of `hanlattice compare` ({type(error).__name__}: {error})"
+        raise InputError(f"{problem}; remove it, and the run is repeated", path) from None
 
 
 def file_digest(name: str) -> str:
-    """The checksum of a file, or of a language model's folder; "" if it is missing."""
+    """Return the checksum of a file, or of a language model's folder; "" if it is missing."""
     try:
         path = resolve(name)
         return language_model_digest(path) if path.is_dir() else sha256(path)
-    except HanlatticeError:  # the training that needs it reports what is wrong
+    # The training that needs it reports what is wrong.
+    except HanlatticeError:
         return ""
 
 
 def identity(config: Config, digest: Callable[[str], str] = file_digest) -> Record:
-    """What must be the same for a record to belong to this run: settings, and the content of the
-    files they name.
-    """
+    """Return what a record of this run must have: settings, and the content of their files."""
     settings = flat_settings(config)
-    files = {
-        place: name
-        for place, name in settings.items()
-        if name and place.rpartition(".")[2] in FILES
+    digests = {
+        key: digest(name)
+        for key, name in settings.items()
+        if name and key.rpartition(".")[2] in FILES
     }
-    digests = {place: digest(name) for place, name in files.items()}
-    digests |= (
-        {"segment.by": segmenter_version(config.segment.by) or ""}
-        if config.segments_by_model
-        else {}
-    )
-    digests |= (
-        {"start.model": model_version(config.start.model) or ""} if config.start.model else {}
-    )
-    return {
-        "settings": {place: value for place, value in settings.items() if place not in FREE},
-        "files": digests,
-    }
+    if config.segments_by_model:
+        digests["segment.by"] = segmenter_version(config.segment.by) or ""
+    if config.start.model:
+        digests["start.model"] = model_version(config.start.model) or ""
+    decisive = {key: value for key, value in settings.items() if key not in FREE}
+    return {"settings": decisive, "files": digests}
 
 
 def _changes(then: Record, now: Record) -> Iterator[str]:
-    """In words, what differs between two identities. A file that is missing now is not looked at."""
-    for place, value in now["settings"].items():
-        before = then["settings"][place]
+    """Say what differs between two identities; a file that is missing now is skipped."""
+    for key, value in now["settings"].items():
+        before = then["settings"][key]
         if before != value:
-            yield f"{place} was {before!r} and is {value!r}"
-    for place, digest in now["files"].items():
-        if digest and then["files"].get(place) not in (digest, None):
-            yield f"the file of {place} has another content"
+            yield f"{key} was {before!r} and is {value!r}"
+    for key, digest in now["files"].items():
+        if digest and then["files"].get(key) not in (digest, None):
+            yield f"the file of {key} has another content"

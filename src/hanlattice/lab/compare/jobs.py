@@ -20,29 +20,31 @@ from hanlattice.lab.compare.matrix import MatrixRow
 from hanlattice.tasks.local import LocalProcesses
 from hanlattice.tasks.run import Outcome, Processes, run_tasks
 
-CONTEXT: Any = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
-PAUSE = 0.5  # seconds between two steps that a run reports
+# A forked process cannot use CUDA.
+CONTEXT: Any = multiprocessing.get_context("spawn")
+# Seconds between two steps that a run reports.
+PAUSE = 0.5
+# A job, its device, and its outcome.
+Result = tuple["CompareJob", str, Outcome]
 
 
 @dataclass(frozen=True)
 class CompareJob:
-    """`do(device, listen, *arguments)` in a process of its own; `do` must be a function of a
-    module.
+    """The call `do(device, listen, *arguments)` of a module's function, in its own process.
+
+    It leaves a record at `path`, needs `cpus`, and must run on `device`, or anywhere if "".
     """
 
     name: str
     do: Callable[..., Record]
     arguments: tuple[Any, ...]
-    path: Path  # of the record that it leaves
-    device: str = ""  # where it must run; "" is anywhere
-    cpus: int = 1  # that it needs
-
-
-Result = tuple[CompareJob, str, Outcome]  # the job, its device, what came of it
+    path: Path
+    device: str = ""
+    cpus: int = 1
 
 
 class Machine:
-    """Where jobs run: on the devices of this machine."""
+    """The devices of this machine, and the slots of jobs on them."""
 
     def __init__(self, devices: str, jobs: int, rows: Sequence[MatrixRow]) -> None:
         self.devices = find_devices(devices)
@@ -51,22 +53,15 @@ class Machine:
     def run(
         self, jobs: Sequence[CompareJob], listen: Listener, alone: bool = False
     ) -> Iterator[Result]:
-        """Yield what came of the jobs, as they end; with `alone`, one after the other."""
+        """Yield the result of each job as it ends; with `alone`, run one after the other."""
         processes = LocalProcesses(CONTEXT, attempts=1, reuse=False)
         return run_jobs(jobs, self.devices[:1] if alone else self.slots, processes, listen)
 
 
 def run_jobs(
-    jobs: Sequence[CompareJob],
-    slots: Sequence[str],
-    processes: Processes,
-    listen: Listener,
+    jobs: Sequence[CompareJob], slots: Sequence[str], processes: Processes, listen: Listener
 ) -> Iterator[Result]:
-    """Yield what came of the jobs, as they end.
-
-    Args:
-        slots: the devices. On each, one job runs at a time.
-    """
+    """Yield the result of each job as it ends; each of `slots` is a device for one at a time."""
     begun = set[str]()
 
     def hear(event: Event) -> None:
@@ -95,7 +90,7 @@ class JobWorker:
         return job.device in ("", self.device)
 
     def attempt(self, job: CompareJob, emit: Listener) -> Outcome:
-        """Do a job. Of its steps, which may be thousands a second, report a few."""
+        """Do a job, and report a few of its steps, which may be thousands a second."""
         last = float("-inf")
 
         def listen(event: Event) -> None:
@@ -111,26 +106,23 @@ class JobWorker:
 
 
 def find_devices(words: str) -> list[str]:
-    """`auto` is every CUDA device or, without one, the CPU; else a list such as `cuda:0,cuda:1`."""
+    """Read a list such as `cuda:0,cuda:1`; `auto` is every CUDA device or, without one, the CPU."""
     if words.strip() == "auto":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return [f"cuda:{at}" for at in range(count)] or ["cpu"]
-    found = [find_device(word.strip()) for word in words.split(",")]
-    devices = [f"cuda:{device.index or 0}" if device.type == "cuda" else "cpu" for device in found]
+        return [f"cuda:{index}" for index in range(count)] or ["cpu"]
+    listed = [find_device(word.strip()) for word in words.split(",")]
+    devices = [f"cuda:{device.index or 0}" if device.type == "cuda" else "cpu" for device in listed]
     if len(set(devices)) < len(devices):
-        raise InputError(
-            f"--devices {words} names a device twice; --jobs says how many runs are side by side on each"
-        )
+        advice = "--jobs says how many runs are side by side on each"
+        raise InputError(f"--devices {words} names a device twice; {advice}")
     return devices
 
 
 def find_slots(devices: Sequence[str], jobs: int, rows: Sequence[MatrixRow]) -> list[str]:
-    """A device for each run that is side by side with others, the devices in turn."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    """Return a device for each run that is side by side with others, the devices in turn."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     on_cpu = max(1, min(cores // (row.config.train.threads or cores) for row in rows))
     counts = {device: jobs or (on_cpu if device == "cpu" else 1) for device in devices}
-    return [
-        device for at in range(max(counts.values())) for device in devices if at < counts[device]
-    ]
+    turns = range(max(counts.values()))
+    return [device for turn in turns for device in devices if turn < counts[device]]

@@ -1,6 +1,4 @@
-"""What is compared: configurations × seeds. All mistakes in them are reported together, before
-anything starts.
-"""
+"""What is compared: configurations × seeds; all mistakes are reported together, at the start."""
 
 from __future__ import annotations
 
@@ -15,17 +13,16 @@ from hanlattice.config import Config, ModelConfig, read_config, variant_names
 from hanlattice.errors import ConfigError, HanlatticeError, InputError
 from hanlattice.training.warm_start import carried_settings
 
-ALL = "all"  # every variant of a file
-SET_HERE = {
-    "train.seed": "--seeds",
-    "train.device": "--devices",
-}  # settings that every run gets from the command
+# Every variant of a file.
+ALL = "all"
+# Settings that every run gets from the command.
+SET_HERE = {"train.seed": "--seeds", "train.device": "--devices"}
 MOST_SEEDS = 1000
 
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """A configuration, and how it is named."""
+    """A configuration and its names."""
 
     file: Path
     config: Config
@@ -33,41 +30,41 @@ class MatrixRow:
 
     @property
     def stem(self) -> str:
-        """The beginning of its runs' names."""
+        """Return the beginning of its runs' names."""
         return row_stem(self.file, self.variant)
 
     @property
     def name(self) -> str:
-        """Its name in the table."""
+        """Return its name in the table."""
         return self.config.compare.row or self.stem
 
     @property
     def part(self) -> str:
-        """What is compared: test or, where there is none, dev."""
+        """Return what is compared: test or, where there is none, dev."""
         return "test" if self.config.data.test else "dev"
 
     @property
     def section(self) -> str:
-        """The heading of its table. Rows under the same heading were scored on the same sentences."""
+        """Return the heading of its table; rows under one heading have the same sentences."""
         data = self.config.data
         if data.test:
             return data.test
         if data.dev:
             return f"{data.dev} (dev: there is no test file)"
         limited = f" of its first {data.limit:,} sentences" if data.limit else ""
-        return f"{data.train} ({100 * data.holdout:g} %{limited}, held out: there is no dev or test file)"
+        held_out = f"{100 * data.holdout:g} %{limited}, held out"
+        return f"{data.train} ({held_out}: there is no dev or test file)"
 
     def is_called(self, name: str) -> bool:
         return bool(name) and name in (self.name, self.stem, self.variant)
 
     def with_seed(self, seed: int, device: str) -> Config:
-        return dataclasses.replace(
-            self.config, train=dataclasses.replace(self.config.train, seed=seed, device=device)
-        )
+        train = dataclasses.replace(self.config.train, seed=seed, device=device)
+        return dataclasses.replace(self.config, train=train)
 
 
 def row_stem(file: str | Path, variant: str = "") -> str:
-    """`weibo` for configs/weibo.toml, `weibo-lattice` for its variant `lattice`."""
+    """Return `weibo` for configs/weibo.toml, `weibo-lattice` for its variant `lattice`."""
     return f"{Path(file).stem}-{variant}" if variant else Path(file).stem
 
 
@@ -81,8 +78,13 @@ def read_rows(
     against: str = "",
     variants: Sequence[str] = (),
 ) -> list[MatrixRow]:
-    """The rows in the order given: a file is one, or one for each of `variants`. One error reports
-    all mistakes.
+    """Read the rows in the order given; one error reports all mistakes.
+
+    Args:
+        files: configurations. Each is a row, or a row for each of `variants`.
+        changes: settings for all rows, as `--set` takes them.
+        against: the name of the row that the others are compared with.
+        variants: names from variants.toml, or `["all"]`.
     """
     problems = [
         f"--set {place} is for a single training: {option} sets it here"
@@ -100,15 +102,13 @@ def read_rows(
             problems.append(str(error))
     problems += _ambiguous(rows)
     for row in rows:
-        if not (row.config.data.test or row.config.data.dev or row.config.data.holdout):
-            problems.append(
-                f"{row.stem} has no test or dev to compare on: name data.test, data.dev or data.holdout"
-            )
+        data = row.config.data
+        if not (data.test or data.dev or data.holdout):
+            missing = f"{row.stem} has no test or dev to compare on"
+            problems.append(f"{missing}: name data.test, data.dev or data.holdout")
     if against and not problems and not any(row.is_called(against) for row in rows):
-        names = dict.fromkeys(row.name for row in rows)
-        problems.append(
-            f"--against {against}: no row has this name; the rows are {', '.join(names)}"
-        )
+        names = ", ".join(dict.fromkeys(row.name for row in rows))
+        problems.append(f"--against {against}: no row has this name; the rows are {names}")
     if problems:
         raise ConfigError(problems, "the comparison")
     if not rows:
@@ -121,86 +121,79 @@ def _rows_of(file: Path, changes: Sequence[str], variants: Sequence[str]) -> lis
     if not names:
         raise InputError("it has no variants", file)
     rows: list[MatrixRow] = []
-    found: dict[str, list[str]] = {}  # problem → the variants that have it
+    # Problem → the variants that have it.
+    having: dict[str, list[str]] = {}
     for name in names:
         try:
-            config = read_config(
-                file, changes, variant=name, complete=True, carried=carried_settings
-            )
-            rows.append(MatrixRow(file, config, name))
+            settings: Any = {"variant": name, "complete": True, "carried": carried_settings}
+            rows.append(MatrixRow(file, read_config(file, changes, **settings), name))
         except ConfigError as error:
             for problem in error.problems:
-                found.setdefault(problem, []).append(name)
-    if found:
-        where = {
-            problem: f" ({', '.join(some)})" if len(some) < len(names) else ""
-            for problem, some in found.items()
-        }
-        raise ConfigError([f"{file}{where[problem]}: {problem}" for problem in found])
+                having.setdefault(problem, []).append(name)
+    if having:
+        problems = []
+        for problem, some in having.items():
+            where = f" ({', '.join(some)})" if len(some) < len(names) else ""
+            problems.append(f"{file}{where}: {problem}")
+        raise ConfigError(problems)
     return rows
 
 
 def _ambiguous(rows: Sequence[MatrixRow]) -> Iterator[str]:
-    """Names that two rows would share."""
+    """Report names that two rows would share."""
     for stem, count in Counter(row.stem for row in rows).items():
         if count > 1:
             files = ", ".join(str(row.file) for row in rows if row.stem == stem)
-            yield f"{count} configurations have the name {stem}, which is their runs' folder ({files}): rename one"
+            shared = f"{count} configurations have the name {stem}"
+            yield f"{shared}, which is their runs' folder ({files}): rename one"
     for (section, name), count in Counter((row.section, row.name) for row in rows).items():
         stems = sorted({row.stem for row in rows if (row.section, row.name) == (section, name)})
         if count > 1 and len(stems) > 1:
-            yield f"{' and '.join(stems)} are both shown as {name!r}: give each a compare.row of its own"
+            shared = f"{' and '.join(stems)} are both shown as {name!r}"
+            yield f"{shared}: give each a compare.row of its own"
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """`5` is seeds 1 to 5; `1,4,7` are those, and `7,` is that one."""
+    """Read `5` as seeds 1 to 5, `1,4,7` as these three, and `7,` as this one."""
     words = [word.strip() for word in text.split(",")]
     if len(words) > 1 and not words[-1]:
         words.pop()
     numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) < 19]
     if len(numbers) < len(words):
-        raise InputError(
-            f"--seeds takes how many, such as 5, or which, such as 1,4,7; not {text!r}"
-        )
+        wanted = "how many, such as 5, or which, such as 1,4,7"
+        raise InputError(f"--seeds takes {wanted}; not {text!r}")
     if "," in text:
         return check_seeds(numbers)
     if numbers[0] > MOST_SEEDS:
-        raise InputError(
-            f"--seeds {text.strip()} is {numbers[0]:,} trainings of each row; at most {MOST_SEEDS:,}"
-        )
+        trainings = f"{numbers[0]:,} trainings of each row"
+        raise InputError(f"--seeds {text.strip()} is {trainings}; at most {MOST_SEEDS:,}")
     return check_seeds(range(1, numbers[0] + 1))
 
 
 def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
-    """Each once, and at least one."""
-    found = tuple(seeds)
-    if not found:
+    """Return the seeds, of which there must be one at least, each once."""
+    checked = tuple(seeds)
+    if not checked:
         raise InputError("--seeds must be one or more")
-    for seed, count in Counter(found).items():
+    for seed, count in Counter(checked).items():
         if count > 1:
-            raise InputError(
-                f"seed {seed} is given {count} times: another run with it would be the same run"
-            )
+            again = "another run with it would be the same run"
+            raise InputError(f"seed {seed} is given {count} times: {again}")
         if not 0 <= seed < 1 << 63:
             raise InputError(f"a seed is a number from 0 to 2⁶³ − 1, not {seed}")
-    return found
+    return checked
 
 
 def changed_settings(config: Config) -> dict[str, Any]:
-    """`section.key` → value of every setting that is not the default, except seed and device."""
+    """Return `section.key` → value of settings that are no defaults, except seed and device."""
     defaults = flat_settings(Config())
-    ours = flat_settings(config)
+    # The default of `coupled` depends on the encoder.
     defaults["model.coupled"] = ModelConfig(encoder=config.model.encoder).coupled
-    return {
-        place: value
-        for place, value in ours.items()
-        if value != defaults[place] and place not in SET_HERE
-    }
+    ours = flat_settings(config).items()
+    return {key: value for key, value in ours if value != defaults[key] and key not in SET_HERE}
 
 
 def flat_settings(config: Config) -> dict[str, Any]:
-    return {
-        f"{section}.{key}": value
-        for section, keys in config.as_dict().items()
-        for key, value in keys.items()
-    }
+    """Return every setting as `section.key` → value."""
+    sections = config.as_dict().items()
+    return {f"{name}.{key}": value for name, keys in sections for key, value in keys.items()}

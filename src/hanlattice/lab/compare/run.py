@@ -1,6 +1,4 @@
-"""The comparison from end to end: a process for each run and each row's rates, then a table, a JSON
-and a plot.
-"""
+"""The comparison from end to end: train runs, measure rates, write table, JSON and plot."""
 
 from __future__ import annotations
 
@@ -42,10 +40,12 @@ Workers: TypeAlias = "Machine | Cluster"
 
 @dataclass(frozen=True)
 class Comparison:
+    """The outputs: results.json, table.md, and for each failed run why it failed."""
+
     folder: Path
-    summary: dict[str, Any]  # the content of results.json
-    table: str  # the content of table.md
-    failures: dict[str, str]  # run → why it failed
+    summary: dict[str, Any]
+    table: str
+    failures: dict[str, str]
 
 
 def compare(
@@ -65,14 +65,22 @@ def compare(
     samples: int = 10_000,
     listen: Listener = ignore,
 ) -> Comparison:
-    """Train every configuration with every seed and compare them. Called again, it continues where
-    it was stopped.
+    """Train every configuration with every seed and compare them.
 
-    `variants` are names from variants.toml, or `["all"]`: each file is then a row for each of them.
-    `jobs` is how many runs are side by side on each device; 0 is one on a GPU, and on the CPU one
-    for every `train.threads` cores. A rate takes about `seconds`. A run that fails does not stop
-    the others: `failures` says why. With `engine` "ray" the runs are tasks on the Ray cluster at
-    `address`.
+    Called again, it continues where it was stopped. A run that fails does not stop the others.
+
+    Args:
+        files: the configurations.
+        out: the folder of all runs and outputs.
+        variants: names from variants.toml, or `["all"]`: each file is then a row for each.
+        changes: settings for all runs, as `--set` takes them.
+        devices: `auto`, or a list such as `cuda:0,cuda:1`.
+        jobs: runs side by side on each device. 0 is one on a GPU, and on the CPU one for every
+            `train.threads` cores.
+        engine: `local`, or `ray` for tasks on the Ray cluster at `address`.
+        against: the row that the others are compared with.
+        rates: also measure how fast each row trains and decodes, about `seconds` each.
+        samples: of the bootstrap.
     """
     rows = read_rows(files, changes, against, variants)
     numbers = check_seeds(seeds)
@@ -81,7 +89,12 @@ def compare(
         raise InputError(f"jobs must be 1 or more, or 0 for the default, not {jobs}")
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; --out must name a folder, old or new")
-    _check_folder(folder)
+    # An output must not replace somebody else's file.
+    if not any((folder / part).is_dir() for part in ("runs", "results")):
+        for name in (TABLE, RESULTS, PLOT):
+            if (folder / name).exists():
+                message = f"{folder} holds {name}, which is not part of a comparison"
+                raise OutputError(f"{message}: choose a new or empty folder for --out")
     workers = _workers(engine, address, devices, jobs, rows)
     results = Results(rows, numbers, {}, {}, {}, changes, against, samples)
     digest = functools.cache(file_digest)
@@ -92,16 +105,6 @@ def compare(
         return write_outputs(results, folder, listen)
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder in which an output of the comparison would replace a file of somebody else."""
-    if any((folder / part).is_dir() for part in ("runs", "results")):
-        return
-    for name in (TABLE, RESULTS, PLOT):
-        if (folder / name).exists():
-            message = f"{folder} holds {name}, which is not part of a comparison"
-            raise OutputError(f"{message}: choose a new or empty folder for --out")
-
-
 def _workers(
     engine: str, address: str, devices: str, jobs: int, rows: Sequence[MatrixRow]
 ) -> Workers:
@@ -110,18 +113,15 @@ def _workers(
 
         return Cluster(address, devices, jobs)
     if engine != "local" or address:
-        raise InputError(
-            f"the engine is local, or ray with an address, not {engine} {address}".rstrip()
-        )
+        given = f"{engine} {address}".rstrip()
+        raise InputError(f"the engine is local, or ray with an address, not {given}")
     return Machine(devices, jobs, rows)
 
 
 def train_all(
     results: Results, folder: Path, workers: Workers, digest: Callable[[str], str], listen: Listener
 ) -> None:
-    """Every run that has no record yet. Records of other settings or data are refused before
-    anything starts.
-    """
+    """Train every run that has no record; first refuse records of other settings or data."""
     problems = []
     waiting = []
     for row in results.rows:
@@ -134,14 +134,12 @@ def train_all(
             if record is None:
                 begun = begun_on(model)
                 device = begun if begun in workers.devices else ""
+                task = (row, seed, model, path, now)
                 cpus = row.config.train.threads or 1
-                waiting.append(
-                    CompareJob(name, train_run, (row, seed, model, path, now), path, device, cpus)
-                )
+                waiting.append(CompareJob(name, train_run, task, path, device, cpus))
             elif differences:
-                problems.append(
-                    f"{path} is of another run ({'; '.join(differences)}): choose another --out, or remove it"
-                )
+                problem = f"{path} is of another run ({'; '.join(differences)})"
+                problems.append(f"{problem}: choose another --out, or remove it")
             else:
                 results.runs[name] = record
     if problems:
@@ -155,11 +153,8 @@ def train_all(
             _fail(results, job, outcome, listen)
             continue
         results.runs[job.name] = record
-        scores = {
-            part: record["scores"][part]["overall"]["f1"]
-            for part in ("dev", "test")
-            if part in record["scores"]
-        }
+        parts = [part for part in ("dev", "test") if part in record["scores"]]
+        scores = {part: record["scores"][part]["overall"]["f1"] for part in parts}
         facts = {"device": device, "seconds": record["seconds"], "epoch": record["epoch"]}
         listen({"event": "finished", "run": job.name, **facts, **scores})
         if difference := recount(record):
@@ -174,19 +169,15 @@ def measure_all(
     digest: Callable[[str], str],
     listen: Listener,
 ) -> None:
-    """The rates of every row that has none yet or those of other settings, one after the other on
-    one device.
-    """
+    """Measure every row that has no rates, or rates of other settings, one row after the other."""
     waiting = []
     for row in results.rows:
         path = folder / "rates" / f"{row.stem}.json"
         now = identity(row.with_seed(0, ""), digest)
         record, differences = read_record(path, now, functools.partial(_show_rates, row))
-        models = [
-            (run["seed"], folder / "runs" / run_name(row.stem, run["seed"]))
-            for run in results.of(row)
-        ]
-        seed, model = next((each for each in models if each[1].is_dir()), (None, folder))
+        seeds = [run["seed"] for run in results.of(row)]
+        models = ((seed, folder / "runs" / run_name(row.stem, seed)) for seed in seeds)
+        seed, model = next((pair for pair in models if pair[1].is_dir()), (None, folder))
         if record is not None and not differences:
             results.rates[row.stem] = record
         elif seed is not None:
@@ -203,7 +194,7 @@ def measure_all(
 
 
 def _show_run(row: MatrixRow, seed: int, record: Record) -> None:
-    """All that is made of a run's record."""
+    """Make all outputs of a run's record, which raises if it is damaged."""
     recount(record)
     markdown(summarise(Results([row], [seed], {run_name(row.stem, seed): record}, {}, {})))
 
@@ -218,6 +209,7 @@ def _fail(results: Results, job: CompareJob, outcome: Outcome, listen: Listener)
 
 
 def write_outputs(results: Results, folder: Path, listen: Listener) -> Comparison:
+    """Write table, JSON and, with matplotlib, plot."""
     summary = summarise(results)
     text = markdown(summary)
     with atomic_write(folder / RESULTS) as file:
@@ -228,22 +220,14 @@ def write_outputs(results: Results, folder: Path, listen: Listener) -> Compariso
     if can_plot():
         draw(summary, folder / PLOT)
     else:
-        listen(
-            {
-                "event": "notice",
-                "text": f"no {PLOT}: it needs matplotlib: pip install 'hanlattice[plot]'",
-            }
-        )
-    return Comparison(
-        folder,
-        summary,
-        text,
-        {name: failure["reason"] for name, failure in results.failures.items()},
-    )
+        message = f"no {PLOT}: it needs matplotlib: pip install 'hanlattice[plot]'"
+        listen({"event": "notice", "text": message})
+    failures = {name: failure["reason"] for name, failure in results.failures.items()}
+    return Comparison(folder, summary, text, failures)
 
 
 def raise_failures(comparison: Comparison) -> None:
-    """One error for all runs that failed, if any did."""
+    """Raise one error for all runs that failed, if any did."""
     if comparison.failures:
         lines = [f"  - {name}: {reason}" for name, reason in comparison.failures.items()]
         head = f"{len(lines)} failed; the table in {comparison.folder} has the others:"

@@ -1,6 +1,4 @@
-"""From the records of runs to the outputs: means, deviations and differences, as JSON, Markdown
-table and plot.
-"""
+"""From the records of runs to JSON, Markdown table and plot: means, deviations, differences."""
 
 from __future__ import annotations
 
@@ -28,75 +26,69 @@ if TYPE_CHECKING:
 
 FIGURES = ("precision", "recall", "f1")
 SHORT = f"F1, < {LONG}"
-RECALLS = ("oov", "iv")  # of words that training lacks, and has
-RUN_FACTS = (
-    "row",
-    "seed",
-    "device",
-    "machine",
-    "versions",
-    "epoch",
-    "seconds",
-    "parameters",
-    "part",
-    "scores",
-)
+# The recalls of words that training lacks, and has.
+RECALLS = ("oov", "iv")
+PLACE = ("device", "machine", "versions")
+RUN_FACTS = ("row", "seed", *PLACE, "epoch", "seconds", "parameters", "part", "scores")
 
-Summary = Mapping[str, Any]  # what `summarise` makes, or a section or row of it
+# The result of `summarise`, or a section or row of it.
+Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that is known when the work is done."""
+    """Everything that is known when the work is done.
+
+    `runs` holds the finished runs by name, `rates` is by stem, and `failures` has reason and trace
+    by name.
+    """
 
     rows: Sequence[MatrixRow]
     seeds: Sequence[int]
-    runs: dict[str, Record]  # by name, finished ones
-    rates: dict[str, Record]  # by stem
-    failures: dict[str, dict[str, str]]  # by name: reason and trace
+    runs: dict[str, Record]
+    rates: dict[str, Record]
+    failures: dict[str, dict[str, str]]
     changes: Sequence[str] = ()
     against: str = ""
     samples: int = 10_000
 
     def of(self, row: MatrixRow) -> list[Record]:
-        """A row's finished runs, in the order of seeds."""
+        """Return a row's finished runs, in the order of seeds."""
         names = [run_name(row.stem, seed) for seed in self.seeds]
         return [self.runs[name] for name in names if name in self.runs]
 
 
 def summarise(results: Results) -> dict[str, Any]:
-    """Everything, as JSON can hold it. Scores are shares of 1; `paper` and `over_paper` are per
-    cent, as published.
+    """Return everything, for JSON.
+
+    Scores are shares of 1; `paper` and `over_paper` are per cent, as published.
     """
-    sections: dict[str, list[MatrixRow]] = {}
+    by_section: dict[str, list[MatrixRow]] = {}
     for row in results.rows:
-        sections.setdefault(row.section, []).append(row)
-    runs = [run for row in results.rows for run in results.of(row)]
+        by_section.setdefault(row.section, []).append(row)
+    sections = []
+    for name, rows in by_section.items():
+        baseline = next((row for row in rows if row.is_called(results.against)), None)
+        against = baseline.name if baseline else None
+        section = {"name": printable_path(name), "part": rows[0].part, "against": against}
+        cells = [
+            {**_row(r, results), "difference": _difference(r, baseline, results)} for r in rows
+        ]
+        sections.append({**section, "rows": cells})
+    runs = {
+        run_name(run["row"], run["seed"]): {fact: run[fact] for fact in RUN_FACTS}
+        for row in results.rows
+        for run in results.of(row)
+    }
     return {
         "format": FORMAT,
         "versions": versions(),
         "seeds": list(results.seeds),
         "changes": list(results.changes),
         "samples": results.samples,
-        "sections": [_section(name, rows, results) for name, rows in sections.items()],
-        "runs": {
-            run_name(run["row"], run["seed"]): {fact: run[fact] for fact in RUN_FACTS}
-            for run in runs
-        },
+        "sections": sections,
+        "runs": runs,
         "failures": {name: dict(results.failures[name]) for name in sorted(results.failures)},
-    }
-
-
-def _section(name: str, rows: Sequence[MatrixRow], results: Results) -> dict[str, Any]:
-    baseline = next((row for row in rows if row.is_called(results.against)), None)
-    return {
-        "name": printable_path(name),
-        "part": rows[0].part,
-        "against": baseline.name if baseline else None,
-        "rows": [
-            {**_row(row, results), "difference": _difference(row, baseline, results)}
-            for row in rows
-        ],
     }
 
 
@@ -104,10 +96,25 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
     runs = results.of(row)
     scores = [run["scores"][row.part] for run in runs]
     f1 = [score["overall"]["f1"] for score in scores]
-    groups = sorted({group for score in scores for group in score["groups"]})
-    are_words = bool(scores) and all("segmentation" in score for score in scores)
+    dev = (run["scores"]["dev"]["overall"]["f1"] for run in runs if "dev" in run["scores"])
+    # F1 without long sentences; None where the test has none.
+    short = [run["short"] for run in runs if run["short"]]
+    short_f1 = {"f1": spread(score["f1"] for score in short)}
+    # The words are the same for all seeds, so either all of them have a recall or none.
+    recalls = None
+    if scores and all("segmentation" in score for score in scores):
+        recalls = {}
+        for which in RECALLS:
+            values = (score["segmentation"][which]["recall"] for score in scores)
+            recalls[which] = spread(value for value in values if value is not None)
+    # 0 for a group that is neither in the gold nor in what a model predicted.
+    groups = {
+        group: spread(float(score["groups"].get(group, {"f1": 0.0})["f1"]) for score in scores)
+        for group in sorted({group for score in scores for group in score["groups"]})
+    }
     paper = row.config.compare.paper
     rate = results.rates.get(row.stem)
+    rate_facts = ("device", "machine", "train", "decode")
     return {
         "name": row.name,
         "config": printable_path(row.file),
@@ -117,64 +124,35 @@ def _row(row: MatrixRow, results: Results) -> dict[str, Any]:
         "wanted": len(results.seeds),
         "parameters": runs[0]["parameters"] if runs else None,
         "seconds": statistics.mean(run["seconds"] for run in runs) if runs else None,
-        "dev": {
-            "f1": spread(
-                run["scores"]["dev"]["overall"]["f1"] for run in runs if "dev" in run["scores"]
-            )
-        },
+        "dev": {"f1": spread(dev)},
         "scores": {name: spread(score["overall"][name] for score in scores) for name in FIGURES},
-        "short": _short([run["short"] for run in runs]),
-        "segmentation": {which: _recall(scores, which) for which in RECALLS} if are_words else None,
-        "groups": {  # 0 for a group that is neither in the gold nor in what a model predicted
-            group: spread(float(score["groups"].get(group, {"f1": 0.0})["f1"]) for score in scores)
-            for group in groups
-        },
+        "short": {**short_f1, "left_out": short[0]["left_out"]} if short else None,
+        "segmentation": recalls,
+        "groups": groups,
         "paper": paper or None,
         "over_paper": 100 * statistics.mean(f1) - paper if paper and f1 else None,
-        "rates": {key: rate[key] for key in ("device", "machine", "train", "decode")}
-        if rate
-        else None,
+        "rates": {key: rate[key] for key in rate_facts} if rate else None,
     }
-
-
-def _short(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """Return F1 without long sentences, or None where the test has none."""
-    known = [score for score in scores if score]
-    return (
-        {"f1": spread(score["f1"] for score in known), "left_out": known[0]["left_out"]}
-        if known
-        else None
-    )
-
-
-def _recall(scores: Sequence[Mapping[str, Any]], which: str) -> dict[str, Any] | None:
-    """The words are the same for all seeds, so either all of them have a recall or none."""
-    return spread(
-        recall for score in scores if (recall := score["segmentation"][which]["recall"]) is not None
-    )
 
 
 def spread(values: Iterable[float]) -> dict[str, Any] | None:
-    """Mean, and deviation of a sample (n − 1), which one value does not have; None without values."""
-    found = list(values)
-    if not found:
+    """Return mean and deviation of a sample (n − 1), which one value lacks; None without any."""
+    sample = list(values)
+    if not sample:
         return None
-    return {
-        "mean": statistics.mean(found),
-        "deviation": statistics.stdev(found) if len(found) > 1 else None,
-    }
+    deviation = statistics.stdev(sample) if len(sample) > 1 else None
+    return {"mean": statistics.mean(sample), "deviation": deviation}
 
 
 def _difference(
     row: MatrixRow, baseline: MatrixRow | None, results: Results
 ) -> dict[str, float] | None:
-    """To the baseline; None for the baseline itself, and where one of the two has no runs or other
-    sentences.
-    """
+    """Compare a row with the baseline; None where one has no runs or other sentences."""
     if baseline is None or row is baseline:
         return None
-    counts = [[run["counts"] for run in results.of(each)] for each in (row, baseline)]
-    ours, theirs = (np.array(each, dtype=np.int64) for each in counts)  # [seeds, S, 3]
+    # [seeds, S, 3]
+    counts = ([run["counts"] for run in results.of(side)] for side in (row, baseline))
+    ours, theirs = (np.array(side, dtype=np.int64) for side in counts)
     if not ours.size or not theirs.size or ours.shape[1] != theirs.shape[1]:
         return None
     if (ours[:, :, 0] != theirs[:1, :, 0]).any():
@@ -183,43 +161,46 @@ def _difference(
 
 
 def markdown(summary: Summary) -> str:
-    """A table for each section with its notes, in columns that are also straight in a terminal."""
-    parts = [_section_text(section, summary["samples"]) for section in summary["sections"]]
-    failures = [
-        f"- {name}: {_one_line(failure['reason'])}" for name, failure in summary["failures"].items()
-    ]
+    """Return a table for each section with its notes, straight in a terminal too."""
+    parts = []
+    for section in summary["sections"]:
+        columns = []
+        for index, (heading, cell) in enumerate(_columns(section, summary["samples"])):
+            cells = [cell(row) for row in section["rows"]]
+            # A column without any figure is left out, but not the names and seeds.
+            if index < 2 or set(cells) != {NONE}:
+                columns.append((_one_line(heading), cells))
+        headings, values = zip(*columns, strict=True)
+        table = Table(section["name"], headings, tuple(zip(*values, strict=True)))
+        lines = [f"## {section['name']}", "", *table.markdown(aligned=True)]
+        parts.append("\n".join([*lines, "", *_notes(section, summary["samples"]), ""]))
+    failures = summary["failures"].items()
     if failures:
-        parts.append("\n".join(["## What failed", "", *failures, ""]))
+        lines = [f"- {name}: {_one_line(failure['reason'])}" for name, failure in failures]
+        parts.append("\n".join(["## What failed", "", *lines, ""]))
     return "\n".join(parts)
 
 
-def _section_text(section: Summary, samples: int) -> str:
-    columns = [
-        (heading, [cell(row) for row in section["rows"]])
-        for heading, cell in _columns(section, samples)
-    ]
-    printable_path = [each for at, each in enumerate(columns) if at < 2 or set(each[1]) != {NONE}]
-    headings, cells = zip(*printable_path, strict=True)
-    table = Table(section["name"], tuple(map(_one_line, headings)), tuple(zip(*cells, strict=True)))
-    return "\n".join(
-        [
-            f"## {section['name']}",
-            "",
-            *table.markdown(aligned=True),
-            "",
-            *_notes(section, samples),
-            "",
-        ]
-    )
-
-
 def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Summary], str]]]:
-    """Heading and cell of every possible column; one without any figure is left out."""
+    """Yield heading and cell of every possible column."""
     against = section["against"]
     rows = section["rows"]
     baseline = next((row for row in rows if row["name"] == against), None)
+
+    def difference(show: Callable[[Summary], str]) -> Callable[[Summary], str]:
+        return lambda row: NONE if row["difference"] is None else show(row["difference"])
+
+    def probability(test: Summary) -> str:
+        p = test["p"]
+        # No smaller p can be measured with so many samples.
+        return f"≤ {p:.2g}" if p * samples <= 1 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
+
+    def seeds(row: Summary) -> str:
+        done, wanted = len(row["seeds"]), row["wanted"]
+        return str(done) if done == wanted else f"{done} of {wanted}"
+
     yield "model", lambda row: _one_line(row["name"])
-    yield "seeds", _seeds
+    yield "seeds", seeds
     if section["part"] == "test":
         yield "dev F1", partial(_figure, "dev", "f1")
     for heading, figure in zip(("P", "R", "F1"), FIGURES, strict=True):
@@ -229,17 +210,10 @@ def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Su
         yield heading, partial(_figure, "segmentation", which)
     for group in sorted({group for row in rows for group in row["groups"]}):
         yield f"{group} F1", partial(_figure, "groups", group)
-    yield (
-        f"F1 − {against}",
-        lambda row: _of_difference(row, lambda d: signed(100 * d["difference"])),
-    )
-    yield (
-        "95 %",
-        lambda row: _of_difference(
-            row, lambda d: f"{signed(100 * d['low'])} … {signed(100 * d['high'])}"
-        ),
-    )
-    yield "p", lambda row: _of_difference(row, lambda d: _probability(d["p"], samples))
+    yield f"F1 − {against}", difference(lambda test: signed(100 * test["difference"]))
+    interval = ("low", "high")
+    yield "95 %", difference(lambda test: " … ".join(signed(100 * test[end]) for end in interval))
+    yield "p", difference(probability)
     yield "paper", lambda row: NONE if row["paper"] is None else f"{row['paper']:.2f}"
     yield "F1 − paper", lambda row: NONE if row["over_paper"] is None else signed(row["over_paper"])
     yield "weights", lambda row: NONE if row["parameters"] is None else f"{row['parameters']:,}"
@@ -247,27 +221,13 @@ def _columns(section: Summary, samples: int) -> Iterator[tuple[str, Callable[[Su
         yield f"{what} sent/s", partial(_rate, baseline, what)
 
 
-def _seeds(row: Summary) -> str:
-    done = len(row["seeds"])
-    wanted = row["wanted"]
-    return str(done) if done == wanted else f"{done} of {wanted}"
-
-
 def _figure(kind: str, name: str, row: Summary) -> str:
-    """A mean with its deviation, in per cent."""
+    """Return a mean with its deviation, in per cent."""
     figure = (row[kind] or {}).get(name)
     if figure is None:
         return NONE
     deviation = "" if figure["deviation"] is None else f" ± {100 * figure['deviation']:.2f}"
     return f"{100 * figure['mean']:.2f}{deviation}"
-
-
-def _of_difference(row: Summary, show: Callable[[Summary], str]) -> str:
-    return NONE if row["difference"] is None else show(row["difference"])
-
-
-def _probability(p: float, samples: int) -> str:
-    return f"≤ {p:.2g}" if p * samples <= 1 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
 
 
 def _rate(baseline: Summary | None, what: str, row: Summary) -> str:
@@ -284,19 +244,20 @@ def _notes(section: Summary, samples: int) -> Iterator[str]:
     yield "Exact spans, per cent; ± is the deviation of a sample over seeds."
     if left_out := next((row["short"]["left_out"] for row in rows if row["short"]), 0):
         sentences = counted(left_out, f"{section['part']} sentence")
-        yield f"{SHORT}: without {sentences} of {LONG} characters or more, which the original code leaves out."
+        long = f"{LONG} characters or more, which the original code leaves out"
+        yield f"{SHORT}: without {sentences} of {long}."
     if any(row["segmentation"] for row in rows):
-        yield "OOV R and IV R: recall of the words that training lacks and has, as the SIGHAN bakeoff counts."
+        words = "recall of the words that training lacks and has"
+        yield f"OOV R and IV R: {words}, as the SIGHAN bakeoff counts."
     if any(row["difference"] for row in rows):
         yield f"95 % and p: paired bootstrap over sentences and seeds, {samples:,} samples."
-    machines = list(
-        dict.fromkeys(_machine(row["rates"]["machine"]) for row in rows if row["rates"])
-    )
+    machines = dict.fromkeys(_machine(row["rates"]["machine"]) for row in rows if row["rates"])
     if machines:
         against = f"; × is to {section['against']}" if section["against"] else ""
         yield f"Rates: each row alone on {' or '.join(machines)}{against}."
     if len(machines) > 1:
-        yield "The rates were not taken in one place and cannot be compared: remove rates/ to take them anew."
+        advice = "remove rates/ to take them anew"
+        yield f"The rates were not taken in one place and cannot be compared: {advice}."
 
 
 def _machine(machine: Summary) -> str:
@@ -308,9 +269,7 @@ def _one_line(text: str) -> str:
 
 
 def draw(summary: Summary, path: Path) -> None:
-    """A panel for each section: every seed a small dot, the mean a large one, the published figure
-    a bar.
-    """
+    """Plot a panel for each section: dots for seeds, their mean, a bar for the published F1."""
     sections = summary["sections"]
     heights = [len(section["rows"]) + 2.2 for section in sections]
     with plot(path, 7.5, 0.32 * sum(heights)) as figure:
@@ -322,25 +281,18 @@ def draw(summary: Summary, path: Path) -> None:
 def _draw_section(axis: Axes, section: Summary, runs: Sequence[Summary]) -> None:
     rows = section["rows"]
     part = section["part"]
-    for at, row in enumerate(rows):
+    for line, row in enumerate(rows):
         stem = row_stem(row["config"], row["variant"])
         colour = RED if row["name"] == section["against"] else BLUE
         f1 = [100 * run["scores"][part]["overall"]["f1"] for run in runs if run["row"] == stem]
-        axis.plot(f1, [at] * len(f1), ".", color=colour, alpha=0.4, markersize=5)
+        axis.plot(f1, [line] * len(f1), ".", color=colour, alpha=0.4, markersize=5)
         mean = row["scores"]["f1"]
         if mean is not None:
+            look: Any = {"fmt": "o", "color": colour, "markersize": 6, "capsize": 3}
             deviation = [100 * (mean["deviation"] or 0.0)]
-            axis.errorbar(
-                [100 * mean["mean"]],
-                [at],
-                xerr=deviation,
-                fmt="o",
-                color=colour,
-                markersize=6,
-                capsize=3,
-            )
+            axis.errorbar([100 * mean["mean"]], [line], xerr=deviation, **look)
         if row["paper"] is not None:
-            axis.plot([row["paper"]], [at], "|", color="0.35", markersize=14, markeredgewidth=1.6)
+            axis.plot([row["paper"]], [line], "|", color="0.35", markersize=14, markeredgewidth=1.6)
     axis.set_yticks(range(len(rows)), [plot_text(row["name"]) for row in rows])
     axis.set_ylim(len(rows) - 0.4, -0.6)
     papers = " · bar: the paper's" if any(row["paper"] is not None for row in rows) else ""

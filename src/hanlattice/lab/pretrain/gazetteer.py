@@ -1,5 +1,4 @@
-"""The words of a vector file that occur in corpora: how much they cover, and a small vector file of
-them alone.
+"""The words of a vector file that occur in corpora: their coverage, and a small file of them.
 
 A model that is trained and tested on these corpora learns the same from the small file as from the
 whole one: words that occur nowhere in them have no effect. Words are matched as the lattice matches
@@ -30,19 +29,24 @@ from hanlattice.text.trie import Matches
 from hanlattice.text.vectors import Vectors, write_vectors
 
 CHARACTERS = ("met", "all", "none")
-ALL = "all"  # the name of all corpora taken together
-_PART = 1 << 19  # characters that are matched at a time: bounds the memory that matching needs
+# The name of all corpora taken together.
+ALL = "all"
+# Characters that are matched at a time: bounds the memory that matching needs.
+_PART = 1 << 19
 _WHITE = " \t\n\r\v\f"
 
 
 @dataclass(frozen=True, eq=False)
 class Gazetteer:
-    """`vectors` are the rows that are kept, in the order of the file; `words` and `characters`
-    count them by kind.
+    """The rows that are kept, in the order of the file.
+
+    `lexicon` counts the words of the file that a lattice can use; `norm` and `norm_kept` are the
+    mean lengths of their vectors, and of those that are kept. `words` and `characters` count what
+    is kept by kind.
     """
 
-    lexicon: int  # words of the file that a lattice can use
-    norm: float  # the mean length of their vectors, and of those that are kept
+    lexicon: int
+    norm: float
     norm_kept: float
     vectors: Vectors
     words: int
@@ -61,45 +65,50 @@ def make_gazetteer(
 ) -> Gazetteer:
     """Match named corpora, which are read once, and keep what occurs.
 
-    Single characters are not words of a lattice; 'met' keeps those of the file that occur, 'all'
-    every one.
+    Args:
+        characters: which single characters are kept, though they are no words of a lattice: `met`
+            those that occur, `all` every one, or `none`.
     """
     _check_characters(characters)
     if all(len(word.strip()) < 2 for word in vectors.words):
         raise InputError("no word of two characters or more is in the vector file")
-    found = tally_words(vectors.words, corpora, listen)
-    rows = found.rows
-    met = found.overall.met
+    tallies = tally_words(vectors.words, corpora, listen)
+    rows = tallies.rows
+    met = tallies.overall.met
     if not met.any():
         raise InputError(f"none of the {len(rows):,} words of the vector file occurs in the text")
-    singles = _single_characters(vectors.words, characters, found.overall.seen)
-    kept, lost = _writable(vectors.words, np.union1d(rows[met], singles).astype(np.int64))
-    lengths = norms(vectors)[rows]  # [V]
+    singles = _single_characters(vectors.words, characters, tallies.overall.seen)
+    kept = np.union1d(rows[met], singles).astype(np.int64)
+    # Files of word2vec cannot contain white space in a word.
+    lost = [row for row in kept.tolist() if any(char in _WHITE for char in vectors.words[row])]
+    notices = list(vectors.notices)
+    if lost:
+        kept = np.setdiff1d(kept, lost)
+        few = ", ".join(repr(vectors.words[row]) for row in lost[:3])
+        notices.append(f"left out {len(lost):,} words with white space in them, such as {few}")
+    lengths = norms(vectors)[rows]
     return Gazetteer(
         lexicon=len(rows),
         norm=float(lengths.mean()),
         norm_kept=float(lengths[met].mean()),
-        vectors=Vectors(tuple(vectors.words[at] for at in kept.tolist()), vectors.matrix[kept]),
+        vectors=Vectors(tuple(vectors.words[row] for row in kept.tolist()), vectors.matrix[kept]),
         words=int(np.isin(kept, rows).sum()),
         characters=int(np.isin(kept, singles).sum()),
-        corpora=tuple(tally.coverage(found.lexicon) for tally in found.corpora),
-        overall=found.overall.coverage(found.lexicon),
-        notices=(*vectors.notices, *lost),
+        corpora=tuple(tally.coverage(tallies.lexicon) for tally in tallies.corpora),
+        overall=tallies.overall.coverage(tallies.lexicon),
+        notices=tuple(notices),
     )
 
 
 def norms(vectors: Vectors) -> npt.NDArray[np.float64]:
-    """[V]: the length of each vector, in double precision and without a copy of the matrix."""
-    lengths: npt.NDArray[np.float64] = np.sqrt(
-        np.einsum("ve,ve->v", vectors.matrix, vectors.matrix, dtype=np.float64)
-    )
-    return lengths
+    """Return the length of each vector, [V], in double precision without a copy of the matrix."""
+    matrix = vectors.matrix
+    squares = np.einsum("ve,ve->v", matrix, matrix, dtype=np.float64)
+    return np.asarray(np.sqrt(squares))
 
 
 def check_request(out: Path, inputs: Sequence[Path], characters: str) -> None:
-    """Whatever can be found wrong before the vectors are read: the output must be a .bin or .vec,
-    and not an input.
-    """
+    """Find what is wrong before the vectors are read; the output must be a .bin or .vec."""
     _check_characters(characters)
     if out.suffix not in (".bin", ".vec"):
         raise InputError("the output must end with .bin (word2vec binary) or .vec (text)", out)
@@ -120,32 +129,15 @@ def write_gazetteer(path: Path, gazetteer: Gazetteer) -> None:
 
 
 def _single_characters(words: Sequence[str], which: str, seen: set[str]) -> list[int]:
-    """The rows of single characters that a character embedding would use: the first of those that
-    fold to the same.
-    """
+    """Return the rows of characters that an embedding would use: the first with each fold."""
     wanted = {fold_digits(character) for character in seen}
     first: dict[str, int] = {}
-    for at, word in enumerate(words):
+    for row, word in enumerate(words):
         if len(word) == 1:
-            first.setdefault(fold_digits(word), at)
-    return [
-        at
-        for character, at in first.items()
-        if which == "all" or (which == "met" and character in wanted)
-    ]
-
-
-def _writable(words: Sequence[str], rows: Ints) -> tuple[Ints, list[str]]:
-    """The rows whose word has no white space, which word2vec files cannot contain, and a notice of
-    the others.
-    """
-    lost = [at for at in rows.tolist() if any(character in _WHITE for character in words[at])]
-    if not lost:
-        return rows, []
-    few = ", ".join(repr(words[at]) for at in lost[:3])
-    return np.setdiff1d(rows, lost), [
-        f"left out {len(lost):,} words with white space in them, such as {few}"
-    ]
+            first.setdefault(fold_digits(word), row)
+    if which == "all":
+        return list(first.values())
+    return [row for character, row in first.items() if which == "met" and character in wanted]
 
 
 # ---- counting
@@ -153,9 +145,7 @@ def _writable(words: Sequence[str], rows: Ints) -> tuple[Ints, list[str]]:
 
 @dataclass(frozen=True)
 class EntityShare:
-    """How many gold entities are words of the lexicon: every occurrence (tokens), and each spelling
-    once (types).
-    """
+    """How many gold entities the lexicon has: occurrences (tokens) and spellings (types)."""
 
     tokens: int
     tokens_in: int
@@ -165,55 +155,59 @@ class EntityShare:
 
 @dataclass(frozen=True)
 class WordCoverage:
-    """What the lexicon finds in one corpus. `entities` is None where the corpus is not annotated."""
+    """What the lexicon finds in one corpus.
+
+    `covered` counts characters inside a word, `positions` the matches, and `words` the different
+    words among them. `entities` is None where the corpus is not annotated.
+    """
 
     name: str
     sentences: int
     characters: int
-    covered: int  # characters inside at least one word
-    positions: int  # matches
-    words: int  # different words among the matches
+    covered: int
+    positions: int
+    words: int
     entities: EntityShare | None
     by_label: dict[str, EntityShare]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, with the two ratios."""
-        ratios = {
-            "per_character": self.positions / self.characters,
-            "covered_share": self.covered / self.characters,
-        }
-        return {**asdict(self), **ratios}
+        """Return plain values for JSON, with the two ratios."""
+        density = self.positions / self.characters
+        share = self.covered / self.characters
+        return {**asdict(self), "per_character": density, "covered_share": share}
 
 
 class CoverageTally:
-    """The counts of a corpus so far."""
+    """The counts of a corpus so far; `met` says of each word, [V], whether it occurs."""
 
     def __init__(self, name: str, words: int) -> None:
         self.name = name
         self.sentences = self.characters = self.covered = self.positions = 0
-        self.met: npt.NDArray[np.bool_] = np.zeros(words, dtype=bool)  # [V]: the word occurs
+        self.met: npt.NDArray[np.bool_] = np.zeros(words, dtype=bool)
         self.seen: set[str] = set()
         self.annotated = False
-        self.entities: dict[str, Counter[str]] = {}  # label → folded text → frequency
+        # Label → folded text → frequency.
+        self.entities: dict[str, Counter[str]] = {}
 
     def read(self, sentences: Sequence[Sentence], lexicon: Lexicon) -> None:
+        """Count these sentences too."""
         folded = [sentence.folded for sentence in sentences]
         lengths = np.fromiter(map(len, folded), dtype=np.int64, count=len(folded))
-        found = lexicon.match_many(folded)
+        matches = lexicon.match_many(folded)
         self.sentences += len(folded)
         self.characters += int(lengths.sum())
-        self.covered += _covered(lengths, found)
-        self.positions += len(found.word)
-        self.met[found.word] = True
+        self.covered += _covered(lengths, matches)
+        self.positions += len(matches.word)
+        self.met[matches.word] = True
         self.seen.update("".join(folded))
         for sentence in sentences:
             self.annotated |= sentence.spans is not None
             for span in sentence.spans or ():
-                self.entities.setdefault(span.label, Counter())[
-                    sentence.folded[span.start : span.end]
-                ] += 1
+                entities = self.entities.setdefault(span.label, Counter())
+                entities[sentence.folded[span.start : span.end]] += 1
 
     def add(self, other: CoverageTally) -> None:
+        """Add the counts of another corpus."""
         for name in ("sentences", "characters", "covered", "positions"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.met |= other.met
@@ -223,7 +217,9 @@ class CoverageTally:
             self.entities.setdefault(label, Counter()).update(entities)
 
     def coverage(self, lexicon: Lexicon) -> WordCoverage:
+        """Return the counts so far."""
         every = sum(self.entities.values(), Counter[str]())
+        by_label = sorted(self.entities.items())
         return WordCoverage(
             name=self.name,
             sentences=self.sentences,
@@ -232,21 +228,16 @@ class CoverageTally:
             positions=self.positions,
             words=int(self.met.sum()),
             entities=_entity_share(every, lexicon) if self.annotated else None,
-            by_label={
-                label: _entity_share(self.entities[label], lexicon)
-                for label in sorted(self.entities)
-            },
+            by_label={label: _entity_share(counts, lexicon) for label, counts in by_label},
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Tallies:
-    """The counts of each corpus and of all together. Word w of the lexicon is row `rows[w]` of the
-    vector file.
-    """
+    """The counts of each corpus and of all; word w of the lexicon is row `rows[w]` of the file."""
 
     lexicon: Lexicon
-    rows: Ints  # [V]
+    rows: Ints
     corpora: tuple[CoverageTally, ...]
     overall: CoverageTally
 
@@ -273,22 +264,18 @@ def tally_words(
     return Tallies(lexicon, rows, tuple(tallies), overall)
 
 
-def _covered(lengths: Ints, found: Matches) -> int:
-    """How many characters of texts of these lengths are inside at least one match."""
+def _covered(lengths: Ints, matches: Matches) -> int:
+    """Count the characters of texts of these lengths that are inside at least one match."""
     size = int(lengths.sum())
-    first = np.repeat(
-        np.cumsum(lengths) - lengths, found.counts
-    )  # [W]: where the text of each match begins
-    open_at = np.bincount(first + found.start, minlength=size + 1) - np.bincount(
-        first + found.end, minlength=size + 1
-    )
-    return int((np.cumsum(open_at) > 0).sum())
+    # Where the text of each match begins in all texts joined.
+    first = np.repeat(np.cumsum(lengths) - lengths, matches.counts)
+    begun = np.bincount(first + matches.start, minlength=size + 1)
+    ended = np.bincount(first + matches.end, minlength=size + 1)
+    return int((np.cumsum(begun - ended) > 0).sum())
 
 
 def _entity_share(entities: Counter[str], lexicon: Lexicon) -> EntityShare:
-    """`in` strips the word that it looks up, but no match begins or ends with a blank; so such an
-    entity is not in.
-    """
+    # `in` strips a word, but no match begins or ends with a blank, so such an entity is not in.
     inside = {entity for entity in entities if entity == entity.strip() and entity in lexicon}
     tokens_in = sum(entities[entity] for entity in inside)
     return EntityShare(entities.total(), tokens_in, len(entities), len(inside))

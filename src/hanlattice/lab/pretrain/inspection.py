@@ -1,6 +1,4 @@
-"""A look into a vector file: its contents and faults, how much of a corpus it covers, and the
-neighbours of a word.
-"""
+"""A look into a vector file: its contents and faults, its coverage, and a word's neighbours."""
 
 from __future__ import annotations
 
@@ -20,16 +18,15 @@ from hanlattice.text.normalize import fold, fold_digits
 from hanlattice.text.sentence import Sentence
 from hanlattice.text.vectors import Vectors, examine_vectors
 
-_DIGITS = (
-    6  # of a cosine that are right in float32: cosines that differ in later ones count as equal
-)
+# Digits of a cosine that are right in float32: cosines that differ in later ones count as equal.
+_DIGITS = 6
 _SIGNS = {"+": 1, "-": -1}
-_SUGGESTIONS = 5  # words that an error proposes
+# Words that an error proposes.
+_SUGGESTIONS = 5
 
 
 def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
-    """What a file contains, for JSON, and the vectors that can be used; a file that cannot be used
-    is an InputError.
+    """Return what a file contains, for JSON, and the vectors that can be used.
 
     `broken` has (the line, or in a binary file the row from 1; what is wrong) of every row that is
     left out, `problems` the number of each. `repeated` are rows of a word that an earlier row has.
@@ -49,11 +46,7 @@ def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
         "skipped": vectors.skipped,
         "broken": found.broken,
         "zero": int((lengths == 0).sum()),
-        "norms": {
-            "mean": float(lengths.mean()),
-            "min": float(lengths.min()),
-            "max": float(lengths.max()),
-        },
+        "norms": {name: float(getattr(lengths, name)()) for name in ("mean", "min", "max")},
         "notices": vectors.notices,
         "header_is_right": header_is_right,
         "sound": header_is_right and not found.repeated and not vectors.skipped,
@@ -65,20 +58,25 @@ def check_vectors(path: str | Path) -> tuple[dict[str, Any], Vectors]:
 def cover(
     vectors: Vectors, name: str, sentences: Iterable[Sentence], listen: Listener = ignore
 ) -> dict[str, Any]:
-    """Read a corpus once, and count which characters, and words of the lattice, have vectors; for
-    JSON.
+    """Read a corpus once, and count which characters and words have vectors, for JSON.
 
     White space does not count as a character. Positions count every character of the text, types
     each different one once. `words` is the `WordCoverage` with the size of the lexicon; None where
     no word of the file occurs.
     """
     counts: Counter[str] = Counter()
-    found = tally_words(vectors.words, [(name, _counted(sentences, counts))], listen)
+
+    def counting() -> Iterator[Sentence]:
+        for sentence in sentences:
+            counts.update(sentence.characters)
+            yield sentence
+
+    tallies = tally_words(vectors.words, [(name, counting())], listen)
     known = {fold_digits(word) for word in vectors.words if len(word) == 1}
     met = {character: count for character, count in counts.most_common() if not character.isspace()}
     if not met:
         raise InputError("the corpus is empty: there is no character in it", name)
-    words = found.overall.coverage(found.lexicon)
+    words = tallies.overall.coverage(tallies.lexicon)
     missing = [character for character in met if character not in known]
     return {
         "name": name,
@@ -86,15 +84,10 @@ def cover(
         "positions_in": sum(count for character, count in met.items() if character in known),
         "types": len(met),
         "types_in": len(met) - len(missing),
-        "missing": tuple(missing[:20]),  # the most frequent ones
-        "words": {"lexicon": len(found.rows), **words.as_dict()} if words.positions else None,
+        # The most frequent ones.
+        "missing": tuple(missing[:20]),
+        "words": {"lexicon": len(tallies.rows), **words.as_dict()} if words.positions else None,
     }
-
-
-def _counted(sentences: Iterable[Sentence], counts: Counter[str]) -> Iterator[Sentence]:
-    for sentence in sentences:
-        counts.update(sentence.characters)
-        yield sentence
 
 
 class Neighbour(NamedTuple):
@@ -103,17 +96,13 @@ class Neighbour(NamedTuple):
 
 
 def read_queries(tokens: Sequence[str]) -> list[list[str]]:
-    """Words that a sign joins are one query, the others one each: [国王, -, 男人, 桥] → [[国王, -, 男人],
-    [桥]].
-    """
+    """Join words around a sign: [国王, -, 男人, 桥] → [[国王, -, 男人], [桥]]."""
     queries: list[list[str]] = []
-    for at, (before, token) in enumerate(pairwise(["+", *tokens])):
-        if token in _SIGNS and (before in _SIGNS or at + 1 == len(tokens)):
-            wanted = "before" if before in _SIGNS else "after"
-            raise InputError(
-                f"{' '.join(tokens)}: expected a word {wanted} {token!r}, as in 国王 - 男人 + 女人"
-            )
-        if at and (token in _SIGNS or before in _SIGNS):
+    for index, (before, token) in enumerate(pairwise(["+", *tokens])):
+        if token in _SIGNS and (before in _SIGNS or index + 1 == len(tokens)):
+            wanted = f"expected a word {'before' if before in _SIGNS else 'after'} {token!r}"
+            raise InputError(f"{' '.join(tokens)}: {wanted}, as in 国王 - 男人 + 女人")
+        if index and (token in _SIGNS or before in _SIGNS):
             queries[-1].append(token)
         else:
             queries.append([token])
@@ -121,20 +110,19 @@ def read_queries(tokens: Sequence[str]) -> list[list[str]]:
 
 
 class Neighbours:
-    """The words whose vectors are nearest to a word's by cosine. The vectors are kept with unit
-    norm.
-    """
+    """The words whose vectors are nearest to a word by cosine. Vectors are kept with norm 1."""
 
     def __init__(self, vectors: Vectors) -> None:
         self.words = vectors.words
-        self._rows = {word: at for at, word in enumerate(vectors.words)}
+        self._rows = {word: row for row, word in enumerate(vectors.words)}
         lengths = norms(vectors)
-        lengths[lengths == 0] = 1  # a zero vector stays, and is near nothing
-        self._unit = np.empty_like(vectors.matrix)  # [V, E]
+        # A zero vector stays, and is near nothing.
+        lengths[lengths == 0] = 1
+        self._unit = np.empty_like(vectors.matrix)
         np.divide(vectors.matrix, lengths[:, None], out=self._unit, casting="same_kind")
 
     def __call__(self, query: str | Sequence[str], count: int = 10) -> list[Neighbour]:
-        """The `count` nearest, the nearest first, without the query's own words.
+        """Return the `count` nearest, the nearest first, without the query's own words.
 
         A query is a word, or words with signs between them, whose unit vectors are added and
         subtracted.
@@ -146,52 +134,40 @@ class Neighbours:
         if len(rows) > 1:
             length = np.linalg.norm(vector)
             if length < 10.0**-_DIGITS:
-                raise InputError(
-                    f"{' '.join(terms)}: these vectors add up to nothing; leave out a word"
-                )
+                problem = "these vectors add up to nothing; leave out a word"
+                raise InputError(f"{' '.join(terms)}: {problem}")
             vector /= length
-        cosines = (self._unit @ vector).round(_DIGITS) + 0.0  # [V]; no minus before a zero
+        # Adding 0 turns −0 into 0.
+        cosines = (self._unit @ vector).round(_DIGITS) + 0.0
         cosines[rows] = -np.inf
         count = min(count, len(self.words) - len(set(rows)))
         if not count:
             return []
         least = np.partition(cosines, -count)[-count]
         near = np.flatnonzero(cosines >= least)
-        near = near[np.argsort(-cosines[near], kind="stable")][
-            :count
-        ]  # equal ones in the order of the file
-        return [
-            Neighbour(self.words[at], round(float(cosines[at]), _DIGITS)) for at in near.tolist()
-        ]
+        # Stable, so that equal ones keep the order of the file.
+        near = near[np.argsort(-cosines[near], kind="stable")][:count].tolist()
+        return [Neighbour(self.words[row], round(float(cosines[row]), _DIGITS)) for row in near]
 
     def _row(self, word: str) -> int:
-        """The row of the word as it is written, or else as the tagger sees it."""
+        """Return the row of a word as it is written, or else as the tagger sees it."""
         for form in (word, fold(word), fold_digits(word)):
             if form in self._rows:
                 return self._rows[form]
-        raise InputError(f"there is no vector of {word!r}{self._advice(fold(word))}")
-
-    def _advice(self, word: str) -> str:
         longest = max(map(len, islice(self.words, 1000)))
-        if len(word) > 1 and longest == 1:
-            return ": the file has single characters; ask for one of those"
-        near = list(islice(dict.fromkeys(self._similar(word)), _SUGGESTIONS))
-        return (
-            f"; similar words are {', '.join(near)}"
-            if near
-            else "; nothing in the file resembles it"
-        )
+        similar = list(islice(dict.fromkeys(self._similar(fold(word))), _SUGGESTIONS))
+        advice = "; nothing in the file resembles it"
+        if len(fold(word)) > 1 and longest == 1:
+            advice = ": the file has single characters; ask for one of those"
+        elif similar:
+            advice = f"; similar words are {', '.join(similar)}"
+        raise InputError(f"there is no vector of {word!r}{advice}")
 
     def _similar(self, word: str) -> Iterator[str]:
-        """Words that contain it, then words inside it, then words with its first and last
-        character.
-        """
-        yield from (other for other in self.words if word and word in other)
-        parts = {
-            word[start:end] for start in range(len(word)) for end in range(start + 1, len(word) + 1)
-        } - {word}
+        """Yield words that contain it, words inside it, and words with the same two ends."""
+        yield from (known for known in self.words if word and word in known)
+        places = range(len(word))
+        parts = {word[start : end + 1] for start in places for end in places[start:]} - {word}
         yield from sorted(parts & self._rows.keys(), key=lambda part: (-len(part), part))
         ends = (word[:1], word[-1:])
-        yield from (
-            other for other in self.words if len(other) > 1 and (other[0], other[-1]) == ends
-        )
+        yield from (word for word in self.words if len(word) > 1 and (word[0], word[-1]) == ends)

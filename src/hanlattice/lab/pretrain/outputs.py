@@ -1,6 +1,4 @@
-"""Where outputs go: their names, and checks that none of them replaces an input or a file of
-another kind.
-"""
+"""Where outputs go: their names, and checks that none replaces an input or another kind of file."""
 
 from __future__ import annotations
 
@@ -12,7 +10,8 @@ from typing import Any
 from hanlattice.errors import OutputError
 from hanlattice.files import atomic_write, check_output, opening
 
-_LARGEST = 1 << 20  # bytes; no record is larger
+# Bytes; no record is larger.
+_LARGEST = 1 << 20
 
 
 class Outputs:
@@ -26,30 +25,31 @@ class Outputs:
         self.named = path
         self.suffixes = tuple(suffixes)
         if path.is_dir():
-            raise OutputError(
-                f"{path} is a folder: --out names the files in it, as in {path / 'char'}"
-            )
-        written = [
-            suffix for suffix in self.suffixes if path.name.endswith(suffix) and path.name != suffix
-        ]
-        self.stem = path.with_name(path.name.removesuffix(max(written, key=len, default="")))
+            example = path / "char"
+            raise OutputError(f"{path} is a folder: --out names the files in it, as in {example}")
+        name = path.name
+        written = [end for end in self.suffixes if name.endswith(end) and name != end]
+        self.stem = path.with_name(name.removesuffix(max(written, key=len, default="")))
 
     def __getitem__(self, suffix: str) -> Path:
         return self.stem.with_name(self.stem.name + suffix)
 
     def check(self, inputs: Iterable[Path], setting: str, begun: bool = False) -> None:
-        """Refuse outputs that would replace an input, or a file that is not of a run like this one.
+        """Refuse outputs that would replace an input, or a file of another kind of run.
 
-        The record of a run like this one has this setting. `begun` says that such a run was
-        interrupted before it wrote its record. The file that the user named may be replaced.
+        The file that the user named may be replaced.
+
+        Args:
+            setting: a setting in the record of every run like this one.
+            begun: such a run was interrupted before it wrote its record.
         """
         files = list(inputs)
         for suffix in self.suffixes:
             check_output(self[suffix], files)
         record = self[".json"]
         if record.exists() and setting not in read_record(record).get("settings", ()):
-            message = "already exists and is not the record of a run like this one; give --out another name"
-            raise OutputError(f"{record} {message}")
+            message = "already exists and is not the record of a run like this one"
+            raise OutputError(f"{record} {message}; give --out another name")
         for suffix in self.suffixes:
             output = self[suffix]
             if not (record.exists() or begun) and output.exists() and output != self.named:
@@ -57,12 +57,11 @@ class Outputs:
                 raise OutputError(f"{output} {message}")
 
     def make_folder(self) -> None:
+        folder = self.stem.parent
         try:
-            self.stem.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(
-                f"cannot make the folder {self.stem.parent}: {error.strerror}"
-            ) from None
+            raise OutputError(f"cannot make the folder {folder}: {error.strerror}") from None
 
     def write_record(self, record: dict[str, Any]) -> None:
         with atomic_write(self[".json"]) as file:
@@ -71,7 +70,7 @@ class Outputs:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """The record in OUT.json; empty where the file is missing or is something else."""
+    """Read the record in OUT.json; empty where the file is missing or is something else."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return {}
@@ -82,9 +81,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def check_readable(inputs: Iterable[Path]) -> None:
-    """Report a file that cannot be opened before long work begins; a pipe is skipped, for it opens
-    only once.
-    """
+    """Report a file that cannot be opened, except a pipe, which opens only once."""
     for path in inputs:
         if not path.is_fifo():
             with opening(path):

@@ -1,5 +1,4 @@
-"""Byte-pair encoding over characters: a lexicon of the pieces that text is made of, with the
-frequency of each.
+"""Byte-pair encoding over characters: a lexicon of the pieces of text, with their frequencies.
 
 Merges stay inside a run of Han characters, of Latin letters, or of other letters; digits,
 punctuation and white space are never part of a piece. Text is seen as the lexicon sees it (`fold`).
@@ -28,16 +27,15 @@ from hanlattice.text.normalize import fold
 SUFFIXES = (".txt", BPE_SUFFIX, ".json")
 MOST_PIECES = 10_000_000
 LONGEST_PIECE = 100
-UNKNOWN = "\ufffd"  # stands for a character that does not occur in the training text
+# Stands for a character that does not occur in the training text.
+UNKNOWN = "\ufffd"
 _RUNS = r"\p{Han}+|\p{Latin}+|[\p{L}\p{M}&&[^\p{Han}\p{Latin}]]+|(?m:.)"
 _RANGES = {"size": (1, MOST_PIECES), "longest": (2, LONGEST_PIECE), "min_count": (1, LARGEST_COUNT)}
 
 
 @dataclass(frozen=True)
 class SubwordSettings:
-    """At most `size` pieces, each of two to `longest` characters; a merge must occur `min_count`
-    times.
-    """
+    """At most `size` pieces of 2 to `longest` characters; a merge occurs `min_count` times."""
 
     size: int = 20_000
     longest: int = 4
@@ -45,10 +43,9 @@ class SubwordSettings:
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise InputError(
-                    f"{name} must be from {least} to {most:,}, not {getattr(self, name)}"
-                )
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise InputError(f"{name} must be from {least} to {most:,}, not {value}")
 
 
 def train_subwords(
@@ -59,12 +56,12 @@ def train_subwords(
     parallel: bool = False,
     listen: Listener = ignore,
 ) -> dict[str, Any]:
-    """Write OUT.txt (the lexicon), OUT.bpe.json (the BPE model) and OUT.json, whose content is
-    returned.
+    """Write OUT.txt (the lexicon), OUT.bpe.json (the BPE model) and OUT.json, and return the last.
 
     `parallel` uses all cores; the result is the same.
     """
-    require("tokenizers")  # if it is missing, say so before any work
+    # If it is missing, say so before any work.
+    require("tokenizers")
     outputs = Outputs(out, SUFFIXES)
     start = time.perf_counter()
     outputs.check(files, "longest")
@@ -77,7 +74,12 @@ def train_subwords(
         characters = sum(not character.isspace() for character in alphabet)
         tokenizer = _train_tokenizer(text, characters, settings, listen)
         counts = Counter(piece for pieces in bpe_pieces(tokenizer, text) for piece in pieces)
-    pieces = _lexicon(counts, settings)
+    # The most frequent first, equal ones by code point.
+    longer = (piece for piece in counts if len(piece) > 1)
+    pieces = sorted(longer, key=lambda piece: (-counts[piece], piece))
+    if not pieces:
+        message = f"the text is too small: no pair of characters occurs {settings.min_count} times"
+        raise InputError(f"{message}; lower --min-count or give more text")
     record = {
         "settings": asdict(settings),
         "files": [printable_path(path) for path in files],
@@ -90,34 +92,19 @@ def train_subwords(
         "parallel": parallel,
         "versions": versions("tokenizers"),
     }
-    outputs.write_record(
-        record
-    )  # first: the next run knows by it that the other files may be replaced
+    # The first: the next run knows by it that the other files may be replaced.
+    outputs.write_record(record)
     with atomic_write(outputs[BPE_SUFFIX]) as file:
         file.write(tokenizer.to_str(pretty=True))
-    with atomic_write(
-        outputs[".txt"]
-    ) as file:  # the last: where the lexicon exists, so does its BPE model
-        file.write(keep_first("".join(f"{piece}\t{count}\n" for piece, count in pieces.items())))
+    # The last: where the lexicon exists, so does its BPE model.
+    with atomic_write(outputs[".txt"]) as file:
+        file.write(keep_first("".join(f"{piece}\t{counts[piece]}\n" for piece in pieces)))
     return record
-
-
-def _lexicon(counts: Counter[str], settings: SubwordSettings) -> dict[str, int]:
-    """The pieces of two characters or more, the most frequent first, equal ones by code point."""
-    found = sorted(
-        (piece for piece in counts if len(piece) > 1), key=lambda piece: (-counts[piece], piece)
-    )
-    if not found:
-        message = f"the text is too small: no pair of characters occurs {settings.min_count} times"
-        raise InputError(f"{message}; lower --min-count or give more text")
-    return {piece: counts[piece] for piece in found}
 
 
 def _train_tokenizer(
     text: TrackedText, characters: int, settings: SubwordSettings, listen: Listener
 ) -> Any:
-    """tokenizers counts the single characters in its size, and no piece reaches its maximum length."""
-
     def spaced() -> Iterator[str]:
         for line in text:
             yield " ".join(fold(line).split())
@@ -128,6 +115,7 @@ def _train_tokenizer(
     tokenizer = tokenizers.Tokenizer(require("tokenizers", "models").BPE(unk_token=UNKNOWN))
     runs = splits.Split(tokenizers.Regex(_RUNS), "isolated")
     tokenizer.pre_tokenizer = splits.Sequence([splits.Split(" ", "removed"), runs])
+    # tokenizers counts single characters in its size, and no piece reaches its maximum length.
     trainer = require("tokenizers", "trainers").BpeTrainer(
         vocab_size=settings.size + characters,
         min_frequency=settings.min_count,
@@ -141,7 +129,7 @@ def _train_tokenizer(
 
 @contextlib.contextmanager
 def _cores(all_of_them: bool) -> Iterator[None]:
-    """tokenizers uses all cores or one, as this environment variable says."""
+    """Set the environment variable by which tokenizers uses all cores or one."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = "true" if all_of_them else "false"

@@ -1,5 +1,4 @@
-"""Raw text as lists of units: characters, bigrams, words or subwords, and the passes over them that
-word2vec makes.
+"""Raw text as lists of units (characters, bigrams, words or subwords), in passes for word2vec.
 
 Text is seen as the tagger sees it: characters and bigrams as the character embedding does
 (`fold_digits`), words and subwords as the lexicon does (`fold`). White space is never a unit, nor
@@ -29,17 +28,20 @@ from hanlattice.text.normalize import fold, fold_digits
 from hanlattice.text.vocab import bigrams
 
 BPE_SUFFIX = ".bpe.json"
-LARGEST_COUNT = 1_000_000_000  # the highest minimum frequency that may be set
-LONGEST_LIST = 10_000  # units in one list: word2vec ignores what follows them
-_BATCH = 1 << 16  # characters that a tokeniser gets at a time
-_WESTERN = re.compile(
-    "[0-9A-Za-z\u00c0-\u024f]+"
-)  # letters and digits that stay together as one word
-_LONGEST_LINE = (
-    1 << 18
-)  # characters processed at a time: text without line ends must not fill the memory
-_LOOK_BACK = 1000  # characters before that limit in which a better place for the cut is looked for
-_INTERVAL = 0.1  # seconds between two progress events
+# The highest minimum frequency that may be set.
+LARGEST_COUNT = 1_000_000_000
+# word2vec ignores what follows so many units in one list.
+LONGEST_LIST = 10_000
+# Characters that a tokeniser gets at a time.
+_BATCH = 1 << 16
+# Letters and digits that stay together as one word.
+_WESTERN = re.compile("[0-9A-Za-z\u00c0-\u024f]+")
+# Characters processed at a time: text without line ends must not fill the memory.
+_LONGEST_LINE = 1 << 18
+# The cut of a longer line is looked for in so many characters before that limit.
+_LOOK_BACK = 1000
+# Seconds between two progress events.
+_INTERVAL = 0.1
 
 
 class Unit(StrEnum):
@@ -59,9 +61,7 @@ class Unit(StrEnum):
 
 
 class Units(Protocol):
-    """Takes lines and gives the units of each; the result of a `slow` one is cached on disk during
-    the first pass.
-    """
+    """Gives the units of each line; `slow` results are cached on disk during the first pass."""
 
     slow: bool
 
@@ -108,7 +108,7 @@ class LexiconWords:
 
 
 class ModelWords:
-    """The words that a segmentation model finds; a character outside of them is a word of its own."""
+    """The words that a segmentation model finds; any other character is a word of its own."""
 
     slow = True
 
@@ -116,12 +116,14 @@ class ModelWords:
         from hanlattice.checkpoint.load import ModelSegmenter
 
         self._segmenter = ModelSegmenter(folder, device)
-        self._segmenter.model  # noqa: B018 (what is wrong with it is reported now)
+        # Loads the model now, so that what is wrong with it is reported before any work.
+        self._segmenter.model  # noqa: B018
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
         from hanlattice.features.indexer import words_of
 
-        for texts in groups(lines, 4 * _BATCH):  # enough for full batches of one length
+        # Enough characters for full batches of one length.
+        for texts in groups(lines, 4 * _BATCH):
             cuts = self._segmenter(texts)
             words = words_of(texts, cuts)
             for count in cuts.counts.tolist():
@@ -136,14 +138,15 @@ class Subwords:
     def __init__(self, lexicon: str | Path) -> None:
         path = bpe_path(lexicon)
         if not path.is_file():
-            message = f"{path.name} is missing beside it: expected a lexicon written by `pretrain subwords`"
-            raise InputError(message, lexicon)
+            wanted = "expected a lexicon written by `pretrain subwords`"
+            raise InputError(f"{path.name} is missing beside it: {wanted}", lexicon)
         tokenizers = require("tokenizers")
         with opening(path) as file:
             content = file.read()
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(content.decode("utf-8"))
-        except Exception as error:  # tokenizers raises the plain class
+        # tokenizers raises the plain class.
+        except Exception as error:
             raise InputError(f"not a BPE model that tokenizers can read ({error})", path) from None
 
     def __call__(self, lines: Iterable[str]) -> Iterator[list[str]]:
@@ -151,12 +154,12 @@ class Subwords:
 
 
 def bpe_path(lexicon: str | Path) -> Path:
-    """subwords.txt → subwords.bpe.json"""
+    """Return the BPE model beside a lexicon: subwords.txt → subwords.bpe.json."""
     return Path(lexicon).with_suffix(BPE_SUFFIX)
 
 
 def bpe_pieces(tokenizer: Any, lines: Iterable[str]) -> Iterator[list[str]]:
-    """The pieces of each line, by their offsets, so that an unknown character is kept as it is."""
+    """Yield the pieces of each line, by their offsets, so that unknown characters stay."""
     texts = (" ".join(fold(line).split()) for line in lines)
     for batch in groups(texts, _BATCH):
         for text, encoding in zip(batch, tokenizer.encode_batch(batch), strict=True):
@@ -169,38 +172,31 @@ def make_units(
     model: str | Path | None = None,
     device: str | None = None,
 ) -> Units:
-    """The units that these options ask for; an option that this unit does not use is an InputError."""
+    """Return the units that these options ask for; refuse an option that this unit ignores."""
     if model and (unit is not Unit.word or lexicon):
-        raise InputError(
-            "--model cuts text into words: it needs --unit word, and excludes --lexicon"
-        )
+        needs = "it needs --unit word, and excludes --lexicon"
+        raise InputError(f"--model cuts text into words: {needs}")
     if device and not model:
         raise InputError("--device says where --model runs: it has no effect without --model")
     if lexicon and unit in (Unit.char, Unit.bichar):
         raise InputError(f"--lexicon is for --unit word and --unit subword, not {unit}")
     if unit is Unit.subword:
         if not lexicon:
-            raise InputError(
-                "--unit subword needs --lexicon: the lexicon that `hanlattice pretrain subwords` wrote"
-            )
+            wanted = "the lexicon that `hanlattice pretrain subwords` wrote"
+            raise InputError(f"--unit subword needs --lexicon: {wanted}")
         return Subwords(lexicon)
-    if unit is Unit.word:
-        return (
-            ModelWords(model, device or "cpu")
-            if model
-            else LexiconWords(lexicon)
-            if lexicon
-            else JiebaWords()
-        )
-    return CharacterUnits() if unit is Unit.char else Bigrams()
+    if unit is not Unit.word:
+        return CharacterUnits() if unit is Unit.char else Bigrams()
+    if model:
+        return ModelWords(model, device or "cpu")
+    return LexiconWords(lexicon) if lexicon else JiebaWords()
 
 
 # ---- words by a lexicon
 
 
 class BestPath:
-    """The segmentation with the largest product of the words' shares in the total frequency, as in
-    a unigram model.
+    """The segmentation with the largest product of the words' relative frequencies.
 
     A word without a frequency, and a character that is not a word, count as 1; so a plain list of
     words gives the segmentation with the fewest words. Of equal ones, the one whose first word is
@@ -209,70 +205,57 @@ class BestPath:
 
     def __init__(self, frequencies: Mapping[str, int]) -> None:
         total = math.log(max(2, sum(frequencies.values())))
+        scores = {word: math.log(count) - total for word, count in frequencies.items()}
         self._lexicon = Lexicon(frequencies)
-        self._scores = [math.log(frequencies[word]) - total for word in self._lexicon.words]
-        self._single = {
-            word: math.log(count) - total for word, count in frequencies.items() if len(word) == 1
-        }
+        self._scores = [scores[word] for word in self._lexicon.words]
+        self._single = {word: score for word, score in scores.items() if len(word) == 1}
         self._unknown = -total
 
     @classmethod
     def load(cls, path: str | Path) -> BestPath:
+        """Read a dictionary file."""
         frequencies = read_frequencies(path)
         if not frequencies:
-            raise InputError(
-                "it contains no word: expected one word a line, or word TAB frequency", path
-            )
+            wanted = "expected one word a line, or word TAB frequency"
+            raise InputError(f"it contains no word: {wanted}", path)
         return cls(frequencies)
 
     def words(self, folded: str) -> list[str]:
-        """The words of a folded text; white space is left out."""
-        ends = self._ends(folded)
-        words = []
-        at = 0
-        while at < len(folded):
-            words.append(folded[at : ends[at]])
-            at = ends[at]
-        return [word for word in words if not word.isspace()]
-
-    def _ends(self, text: str) -> list[int]:
-        """For each start, where the first word of the best path from there to the end of the text
-        ends.
-        """
-        steps = self._steps(text)
-        best = [0.0] * (len(text) + 1)
-        ends = [0] * len(text)
-        for at in range(len(text) - 1, -1, -1):
-            best[at], ends[at] = max((score + best[end], end) for end, score in steps[at])
-        return ends
-
-    def _steps(self, text: str) -> list[list[tuple[int, float]]]:
-        """For each start, the (end, score) of every word that may begin there."""
-        single = self._single
+        """Return the words of a folded text; white space is left out."""
+        # For each start, the (end, score) of every word that may begin there.
         steps = [
-            [(at, single.get(character, self._unknown))]
-            for at, character in enumerate(text, start=1)
+            [(end, self._single.get(character, self._unknown))]
+            for end, character in enumerate(folded, start=1)
         ]
         inside: set[int] = set()
-        for run in _WESTERN.finditer(text):
+        for run in _WESTERN.finditer(folded):
             start, end = run.span()
             inside.update(range(start + 1, end))
             if end > start + 1:
                 steps[start] = [(end, self._unknown)]
-        for start, end, word in self._lexicon.match_ids(text):
+        for start, end, word in self._lexicon.match_ids(folded):
             if start not in inside and end not in inside:
                 steps[start].append((end, self._scores[word]))
-        return steps
+        # From the right: the best score of the rest, and the end of its first word.
+        best = [0.0] * (len(folded) + 1)
+        ends = [0] * len(folded)
+        for start in range(len(folded) - 1, -1, -1):
+            best[start], ends[start] = max((score + best[end], end) for end, score in steps[start])
+        words = []
+        start = 0
+        while start < len(folded):
+            words.append(folded[start : ends[start]])
+            start = ends[start]
+        return [word for word in words if not word.isspace()]
 
 
 def read_frequencies(path: str | Path) -> dict[str, int]:
-    """Folded words and their frequencies, 1 where there is none, from any file that `Lexicon.load`
-    reads.
-    """
+    """Read folded words and their frequencies, 1 without one, from any file of `Lexicon.load`."""
     frequencies: dict[str, int] = {}
     for word, frequency in read_entries(path):
         word = fold(word)
-        if not any(map(str.isspace, word)):  # a word with a blank in it cannot be a unit
+        # A word with a blank in it cannot be a unit.
+        if not any(map(str.isspace, word)):
             frequencies[word] = frequencies.get(word, 0) + max(1, frequency)
     return frequencies
 
@@ -281,11 +264,9 @@ def read_frequencies(path: str | Path) -> dict[str, int]:
 
 
 class TrackedText:
-    """Raw text that reports its progress: a `pass` event with the bytes `done`, of `size`, a few
-    times a second.
+    """Raw text that reports its progress: a `pass` event a few times a second, in bytes.
 
-    `number` is that of the pass, and grows by one with each. A very long line comes in parts, like
-    several lines.
+    `number` counts the passes from 0. A very long line comes in parts, like several lines.
     """
 
     def __init__(self, text: RawText, listen: Listener) -> None:
@@ -302,31 +283,28 @@ class TrackedText:
         self.report(self.text.size)
 
     def report(self, done: int) -> None:
+        """Report that so many bytes are done, unless the last event was a moment ago."""
         now = time.monotonic()
-        if done == self.text.size or now >= self._last_event + _INTERVAL:
+        size = self.text.size
+        if done == size or now >= self._last_event + _INTERVAL:
             self._last_event = now
-            self._listen(
-                {"event": "pass", "number": self.number, "done": done, "size": self.text.size}
-            )
+            self._listen({"event": "pass", "number": self.number, "done": done, "size": size})
 
 
 def split_line(line: str) -> Iterator[str]:
-    """A very long line in parts, each cut after white space or punctuation if there is any near the
-    limit.
-    """
+    """Yield a very long line in parts, cut after white space or punctuation near the limit."""
     start = 0
     while len(line) - start > _LONGEST_LINE:
         end = start + _LONGEST_LINE
         near = range(end, max(start, end - _LOOK_BACK), -1)
-        end = next((at for at in near if not line[at - 1].isalnum()), end)
+        end = next((place for place in near if not line[place - 1].isalnum()), end)
         yield line[start:end]
         start = end
     yield line[start:] if start else line
 
 
 class UnitLists:
-    """Iterates over lists of units, with the `pass` events of `TrackedText`: pass 0 counts, pass 1
-    is the first epoch.
+    """Iterates over lists of units, with `pass` events: pass 0 counts, pass 1 is the first epoch.
 
     The first complete pass writes slow units to an unnamed temporary file in `folder`; later passes
     read that.
@@ -348,13 +326,13 @@ class UnitLists:
             lists = filter(None, self.units(self.progress))
             lists = self._caching(lists) if self.units.slow else lists
         for units in lists:
-            for at in range(0, len(units), LONGEST_LIST):
-                yield units[at : at + LONGEST_LIST]
+            for low in range(0, len(units), LONGEST_LIST):
+                yield units[low : low + LONGEST_LIST]
             if self.stopped:
                 return
 
     def _from_cache(self, file: IO[bytes]) -> Iterator[list[str]]:
-        """The share of the cache that was read is reported as the same share of the raw text."""
+        """Read the cache; its share that was read is reported as the same share of the raw text."""
         self.progress.number += 1
         file.seek(0)
         for line in file:
@@ -363,7 +341,8 @@ class UnitLists:
 
     def _caching(self, lists: Iterable[list[str]]) -> Iterator[list[str]]:
         try:
-            file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 (it lives as long as this object)
+            # It lives as long as this object.
+            file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
             try:
                 for units in lists:
                     file.write(" ".join(units).encode("utf-8") + b"\n")
@@ -374,9 +353,8 @@ class UnitLists:
                 if self._cache is not file:
                     file.close()
         except OSError as error:
-            raise OutputError(
-                f"cannot write a temporary file to {self.folder}: {reason(error)}"
-            ) from None
+            problem = f"cannot write a temporary file to {self.folder}"
+            raise OutputError(f"{problem}: {reason(error)}") from None
 
     def close(self) -> None:
         """Delete the cache."""

@@ -1,6 +1,4 @@
-"""Vectors from raw text by gensim's word2vec: count, then train epoch by epoch with a resumable
-state on disk.
-"""
+"""Vectors from raw text by gensim's word2vec: count, then train epochs, with a resumable state."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -32,11 +30,13 @@ from hanlattice.text.vectors import Vectors, write_vectors
 
 Matrix = npt.NDArray[np.float32]
 
-_FORMS = {".vec": False, ".bin": True}  # is it binary
+# Suffix → whether the file is binary.
+_FORMS = {".vec": False, ".bin": True}
 SUFFIXES = (*_FORMS, ".json")
 _STATE = ".state"
-_LITTLE = 100_000  # units of text below which vectors are little better than random
-# word2vec's learning rate falls from the one to the other
+# With fewer units of text, vectors are little better than random.
+_LITTLE = 100_000
+# word2vec's learning rate falls linearly.
 _FIRST_RATE = 0.025
 _LAST_RATE = 0.0001
 
@@ -60,9 +60,8 @@ class VectorSettings:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be 1 or more, not {getattr(self, name)}")
         if not 0 <= self.sample < 1:
-            raise InputError(
-                f"sample must be 0 (keep everything) or a share below 1, not {self.sample}"
-            )
+            wanted = "0 (keep everything) or a share below 1"
+            raise InputError(f"sample must be {wanted}, not {self.sample}")
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed must be from 0 to {2**32 - 1}, not {self.seed}")
 
@@ -77,35 +76,43 @@ class VectorSource:
     device: str | None = None
 
     def inputs(self) -> list[Path]:
-        """The files that determine the text and how it is cut."""
+        """Return the files that determine the text and how it is cut."""
         weights = [self.model / WEIGHTS] if self.model else []
         lexicon = [self.lexicon] if self.lexicon else []
-        return [
-            *self.files,
-            *weights,
-            *lexicon,
-            *(path for path in map(bpe_path, lexicon) if path.is_file()),
-        ]
+        pieces = [path for path in map(bpe_path, lexicon) if path.is_file()]
+        return [*self.files, *weights, *lexicon, *pieces]
 
 
 def train_vectors(
-    source: VectorSource, out: str | Path, settings: VectorSettings, *, threads: int = 1, resume: bool = False,
+    source: VectorSource,
+    out: str | Path,
+    settings: VectorSettings,
+    *,
+    threads: int = 1,
+    resume: bool = False,
     listen: Listener = ignore,
-) -> dict[str, Any]:  # fmt: skip
-    """Write OUT.vec, OUT.bin and OUT.json, and return what OUT.json contains. One thread makes it
-    deterministic.
+) -> dict[str, Any]:
+    """Write OUT.vec, OUT.bin and OUT.json, and return what OUT.json contains.
 
-    OUT.state exists until the run is done; with `resume` an interrupted run continues after its
-    last complete epoch.
+    OUT.state exists until the run is done. One thread makes the result deterministic. With
+    `resume`, an interrupted run continues after its last complete epoch.
     """
-    require("gensim")  # if it is missing, say so before any work
+    # If it is missing, say so before any work.
+    require("gensim")
     outputs = Outputs(out, SUFFIXES)
     outputs.check(source.inputs(), "unit", begun=outputs[_STATE].exists())
     text = RawText(source.files)
     use_threads(threads)
     units = make_units(settings.unit, source.lexicon, source.model, source.device)
-    identity = _identity(source, settings)
-    state = _interrupted(outputs, identity, resume)
+    # What must be the same for an interrupted run to continue.
+    digests = [sha256(path) for path in source.inputs()]
+    identity = hashlib.sha256(json.dumps([asdict(settings), digests]).encode()).hexdigest()
+    state = None
+    if outputs[_STATE].exists():
+        if not resume:
+            advice = "continue it with --resume, or delete it to start over"
+            raise OutputError(f"{outputs[_STATE]} belongs to an interrupted run: {advice}")
+        state = load_state(outputs[_STATE], identity)
     outputs.make_folder()
     if resume and state is None and (record := _finished(outputs, identity)):
         listen({"event": "finished"})
@@ -113,39 +120,23 @@ def train_vectors(
     save = partial(save_state, outputs[_STATE], identity=identity)
     with contextlib.closing(UnitLists(text, units, outputs.stem.parent, listen)) as lists:
         state = _train(lists, settings, state, threads, save, listen)
-    return _write(outputs, state, _record(source, settings, state, threads, identity))
-
-
-def _identity(source: VectorSource, settings: VectorSettings) -> str:
-    """A checksum of everything that must be the same for an interrupted run to continue."""
-    digests = [sha256(path) for path in source.inputs()]
-    return hashlib.sha256(json.dumps([asdict(settings), digests]).encode()).hexdigest()
-
-
-def _interrupted(outputs: Outputs, identity: str, resume: bool) -> VectorState | None:
-    """The state of an interrupted run, which is neither continued nor deleted unless the user asks
-    for it.
-    """
-    path = outputs[_STATE]
-    if not path.exists():
-        return None
-    if not resume:
-        raise OutputError(
-            f"{path} belongs to an interrupted run: continue it with --resume, or delete it to start over"
-        )
-    return load_state(path, identity)
+    # There is one epoch at least.
+    assert state.inputs is not None
+    for suffix, binary in _FORMS.items():
+        write_vectors(outputs[suffix], Vectors(state.words, state.inputs), binary=binary)
+    record = _record(source, settings, state, threads, identity) | {"sha256": _sums(outputs)}
+    # The last file: where the record exists, all files do.
+    outputs.write_record(record)
+    remove(outputs[_STATE])
+    return record
 
 
 def _finished(outputs: Outputs, identity: str) -> dict[str, Any] | None:
-    """The record of a finished run with the same text and settings, if its files are still as it
-    wrote them.
-    """
+    """Return the record of a finished run of this identity, if its files are unchanged."""
     record = read_record(outputs[".json"])
-    if record.get("identity") != identity or not all(
-        outputs[suffix].is_file() for suffix in _FORMS
-    ):
-        return None
-    return record if record.get("sha256") == _sums(outputs) else None
+    complete = all(outputs[suffix].is_file() for suffix in _FORMS)
+    same = complete and record.get("identity") == identity
+    return record if same and record.get("sha256") == _sums(outputs) else None
 
 
 def _sums(outputs: Outputs) -> dict[str, str]:
@@ -153,15 +144,22 @@ def _sums(outputs: Outputs) -> dict[str, str]:
 
 
 def _train(
-    lists: UnitLists, settings: VectorSettings, state: VectorState | None, threads: int,
-    save: Callable[[VectorState], None], listen: Listener,
-) -> VectorState:  # fmt: skip
-    """Count, unless that is done, and train the remaining epochs; the state is saved after each."""
+    lists: UnitLists,
+    settings: VectorSettings,
+    state: VectorState | None,
+    threads: int,
+    save: Callable[[VectorState], None],
+    listen: Listener,
+) -> VectorState:
+    """Count, unless that is done, and train the remaining epochs; save the state after each."""
     if state is None:
         state = _count(lists, settings)
         save(state)
-    little = f"{state.units:,} units are little text for word2vec: the vectors will be hardly more than chance"
-    counted = {**state.facts(), "notices": [little] if state.units < _LITTLE else []}
+    notices = []
+    if state.units < _LITTLE:
+        little = f"{state.units:,} units are little text for word2vec"
+        notices.append(f"{little}: the vectors will be hardly more than chance")
+    counted = {**state.facts(), "notices": notices}
     listen({"event": "counted", "epochs": settings.epochs, "epoch": state.epoch, **counted})
     for epoch in _train_epochs(lists, settings, state, threads):
         save(state)
@@ -170,34 +168,29 @@ def _train(
 
 
 def _count(lists: UnitLists, settings: VectorSettings) -> VectorState:
-    """The frequency of each unit; the most frequent first, equal ones by code point."""
+    """Count each unit; the most frequent first, equal ones by code point."""
     start = time.perf_counter()
     number = 0
     counts = Counter[str]()
-    for number, units in enumerate(lists, start=1):  # noqa: B007 (the last number is the count)
+    for units in lists:
+        number += 1
         counts.update(units)
     kept = [(unit, count) for unit, count in counts.items() if count >= settings.min_count]
     if len(kept) < 2:
-        raise InputError(_too_little(counts, settings))
+        plural = settings.unit.plural
+        if not counts:
+            raise InputError(f"there are no {plural} in the text")
+        (commonest, times), *_ = counts.most_common(1)
+        raise InputError(
+            f"the text is too small: fewer than two {plural} occur {settings.min_count} times or "
+            f"more (the most frequent, {commonest!r}, {times} times); lower --min-count or give "
+            "more text"
+        )
     kept.sort(key=lambda pair: (-pair[1], pair[0]))
     words, numbers = zip(*kept, strict=True)
-    total = counts.total()
     seconds = time.perf_counter() - start
-    return VectorState(
-        words, np.array(numbers), sentences=number, units=total, types=len(counts), seconds=seconds
-    )
-
-
-def _too_little(counts: Counter[str], settings: VectorSettings) -> str:
-    units = settings.unit.plural
-    least = settings.min_count
-    if not counts:
-        return f"there are no {units} in the text"
-    (commonest, times), *_ = counts.most_common(1)
-    return (
-        f"the text is too small: fewer than two {units} occur {least} times or more (the most frequent, {commonest!r}, "
-        f"{times} times); lower --min-count or give more text"
-    )
+    total = counts.total()
+    return VectorState(words, np.array(numbers), number, total, len(counts), seconds)
 
 
 def _record(
@@ -219,37 +212,29 @@ def _record(
     }
 
 
-def _write(outputs: Outputs, state: VectorState, record: dict[str, Any]) -> dict[str, Any]:
-    """The record is written last, so that where it exists all files do; after that the state is not
-    needed.
-    """
-    assert state.inputs is not None  # there is one epoch at least
-    for suffix, binary in _FORMS.items():
-        write_vectors(outputs[suffix], Vectors(state.words, state.inputs), binary=binary)
-    record = {**record, "sha256": _sums(outputs)}
-    outputs.write_record(record)
-    remove(outputs[_STATE])
-    return record
-
-
 # ---- the resumable state
 
 
 @dataclass
 class VectorState:
-    """`epoch` is the next one, from 0. Before the first there are no matrices."""
+    """A run between two epochs; `epoch` is the next one, from 0.
+
+    `counts` is [V], `sentences` the lists that word2vec gets in an epoch. `inputs` are the vectors
+    and `outputs` those of negative sampling, both [V, E]; before the first epoch there are none.
+    """
 
     words: tuple[str, ...]
-    counts: npt.NDArray[Any]  # [V]
-    sentences: int  # lists that word2vec gets in an epoch
+    counts: npt.NDArray[Any]
+    sentences: int
     units: int
     types: int
     seconds: float
     epoch: int = 0
-    inputs: Matrix | None = None  # [V, E]: the vectors
-    outputs: Matrix | None = None  # [V, E]: those of negative sampling
+    inputs: Matrix | None = None
+    outputs: Matrix | None = None
 
     def facts(self) -> dict[str, int]:
+        """Return the sizes of text and vocabulary."""
         return {"units": self.units, "types": self.types, "vectors": len(self.words)}
 
 
@@ -257,7 +242,7 @@ _NUMBERS = ("sentences", "units", "types", "seconds", "epoch")
 
 
 def save_state(path: Path, state: VectorState, identity: str) -> None:
-    """`identity` says which settings and text the state belongs to."""
+    """Write a state; `identity` says which settings and text it belongs to."""
     words = np.frombuffer("\n".join(state.words).encode("utf-8"), dtype=np.uint8)
     arrays = {"words": words.copy(), "counts": state.counts}
     if state.inputs is not None and state.outputs is not None:
@@ -267,21 +252,15 @@ def save_state(path: Path, state: VectorState, identity: str) -> None:
 
 
 def load_state(path: Path, identity: str) -> VectorState:
+    """Read a state, which must have this identity."""
     loaded, metadata = load_arrays(path)
     if metadata.get("identity") != identity:
-        raise ModelError(
-            f"{path} belongs to a run with other settings or other text; resume with the same, or delete it"
-        )
-    arrays = {name: np.array(array) for name, array in loaded.items()}  # training goes on in them
+        problem = f"{path} belongs to a run with other settings or other text"
+        raise ModelError(f"{problem}; resume with the same, or delete it")
+    # Copies, since training goes on in them.
+    arrays: dict[str, Any] = {name: np.array(array) for name, array in loaded.items()}
     words = tuple(arrays.pop("words").tobytes().decode("utf-8").split("\n"))
-    numbers = json.loads(metadata["numbers"])
-    return VectorState(
-        words,
-        arrays["counts"],
-        inputs=arrays.get("inputs"),
-        outputs=arrays.get("outputs"),
-        **numbers,
-    )
+    return VectorState(words, **arrays, **json.loads(metadata["numbers"]))
 
 
 # ---- gensim
@@ -290,8 +269,7 @@ def load_state(path: Path, identity: str) -> VectorState:
 def _train_epochs(
     lists: UnitLists, settings: VectorSettings, state: VectorState, threads: int
 ) -> Iterator[dict[str, Any]]:
-    """Train the remaining epochs; after each, the state has its matrices, and its time and speed
-    are yielded.
+    """Train the remaining epochs; yield time and speed after each, when the state is complete.
 
     Each epoch has its share of the falling learning rate and random numbers of its own, so that it
     can be resumed.
@@ -301,7 +279,8 @@ def _train_epochs(
     for epoch in range(state.epoch, settings.epochs):
         start = time.perf_counter()
         model.random = np.random.RandomState([settings.seed, epoch])
-        lists.progress.number = epoch  # of the pass before
+        # Of the last pass: the next iteration counts one further.
+        lists.progress.number = epoch
         _train_epoch(model, lists, _FIRST_RATE - epoch * fall, _FIRST_RATE - (epoch + 1) * fall)
         seconds = time.perf_counter() - start
         state.inputs = model.wv.vectors
@@ -312,41 +291,36 @@ def _train_epochs(
 
 
 def _gensim_model(settings: VectorSettings, state: VectorState, threads: int) -> Any:
-    """gensim's model over this vocabulary, in this order, with the matrices of an interrupted run
-    if there are any.
-    """
+    """Make gensim's model over the state's words, with its matrices if there are any."""
+    sizes = {"vector_size": settings.dim, "window": settings.window, "negative": settings.negative}
+    words = {"sample": settings.sample, "min_count": 1, "sorted_vocab": 0}
     with quiet("gensim"):
         model = require("gensim", "models.word2vec").Word2Vec(
-            vector_size=settings.dim, window=settings.window, negative=settings.negative, sg=int(not settings.cbow),
-            sample=settings.sample, seed=settings.seed, min_count=1, sorted_vocab=0, workers=threads,
-        )  # fmt: skip
+            **sizes, **words, sg=int(not settings.cbow), seed=settings.seed, workers=threads
+        )
         counts = dict(zip(state.words, state.counts.tolist(), strict=True))
         model.build_vocab_from_freq(counts, corpus_count=state.sentences)
     if state.inputs is not None:
-        model.wv.vectors[:], model.syn1neg[:] = state.inputs, state.outputs
+        model.wv.vectors[:] = state.inputs
+        model.syn1neg[:] = state.outputs
     return model
 
 
 def _train_epoch(model: Any, lists: UnitLists, first_rate: float, last_rate: float) -> None:
-    """gensim reads in a thread, and after an error there would wait for ever; so the error is
-    raised here.
-    """
     errors: list[Exception] = []
+
+    # gensim reads in a thread, and after an error there would wait for ever.
+    def until_error() -> Iterator[list[str]]:
+        try:
+            yield from lists
+        except Exception as error:
+            errors.append(error)
+
+    rates = {"start_alpha": first_rate, "end_alpha": last_rate}
     try:
         with quiet("gensim"):
-            model.train(
-                _until_error(lists, errors), total_examples=model.corpus_count, epochs=1, start_alpha=first_rate,
-                end_alpha=last_rate,
-            )  # fmt: skip
+            model.train(until_error(), total_examples=model.corpus_count, epochs=1, **rates)
     finally:
         lists.stopped = True
     if errors:
         raise errors[0]
-
-
-def _until_error(lists: Iterable[list[str]], errors: list[Exception]) -> Iterator[list[str]]:
-    """Stops at an error and puts it into a list."""
-    try:
-        yield from lists
-    except Exception as error:
-        errors.append(error)

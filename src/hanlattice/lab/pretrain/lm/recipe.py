@@ -1,6 +1,4 @@
-"""How a language model is trained: every option, its default and what it means. No torch in here:
-the CLI reads it.
-"""
+"""How a language model is trained: every option, its default and its meaning, without torch."""
 
 from __future__ import annotations
 
@@ -15,9 +13,12 @@ from hanlattice.checks import MOST_LAYERS, WIDEST
 from hanlattice.errors import InputError
 from hanlattice.files import printable_path
 
-SIZES = {"embedding": 512, "hidden": 1024, "layers": 1}  # of a model that starts from nothing
-MIN_COUNT = 5  # of its characters or words
-MOST_WORDS = 50_000  # that a model of words knows
+# Of a model that starts from nothing.
+SIZES = {"embedding": 512, "hidden": 1024, "layers": 1}
+# Rarer characters or words are unknown.
+MIN_COUNT = 5
+# A model of words knows so many.
+MOST_WORDS = 50_000
 UNITS = ("char", "word")
 HELP = {
     "embedding": "width of an embedding, 512 or that of --vectors if not given",
@@ -39,26 +40,26 @@ HELP = {
     "start_from": "a language model's folder, to begin with its weights and characters or words",
     "vectors": "a word2vec file, or @name/file, to begin with its vectors as embeddings",
     "unit": "what is read and predicted: char, the default, or word",
-    "lexicon": "cut words by this dictionary, of which the folder keeps a copy; without it and --model, by rjieba",
+    "lexicon": "cut words by this dictionary, of which the folder keeps a copy; "
+    "without it and --model, by rjieba",
     "model": "cut words by this segmentation model: a folder, or seg",
     "vocab": "how many words are known at most, the most frequent ones, 50000 if not given",
 }
 _MANY = (1 << 31) - 1
-_WHOLE = {
-    "embedding": (1, WIDEST), "hidden": (1, WIDEST), "layers": (1, MOST_LAYERS), "batch_size": (1, _MANY),
-    "length": (1, _MANY), "epochs": (1, _MANY), "evaluate": (1, _MANY), "min_count": (1, _MANY),
-    "seed": (0, (1 << 63) - 1), "threads": (0, 4096), "vocab": (1, _MANY),
-}  # fmt: skip
-
-_OF_THE_MODEL = {
-    "min_count": "symbols", "vocab": "symbols", "unit": "unit", "lexicon": "way to cut words",
-    "model": "way to cut words", "vectors": "embeddings",
-}  # fmt: skip
+# The least and the most of whole numbers.
+_WHOLE = {"embedding": (1, WIDEST), "hidden": (1, WIDEST), "layers": (1, MOST_LAYERS)}
+_WHOLE |= dict.fromkeys(("batch_size", "length", "epochs", "evaluate"), (1, _MANY))
+_WHOLE |= {"min_count": (1, _MANY), "seed": (0, (1 << 63) - 1), "threads": (0, 4096)}
+_WHOLE |= {"vocab": (1, _MANY)}
+# Options that a model to start from decides, and what it has instead.
+_OF_THE_MODEL = {"min_count": "symbols", "vocab": "symbols", "unit": "unit"}
+_OF_THE_MODEL |= {"lexicon": "way to cut words", "model": "way to cut words"}
+_OF_THE_MODEL |= {"vectors": "embeddings"}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """`HELP` says what most of them mean; the others are the same in every command."""
+    """All options of a training; `HELP` explains most, the others are the same in every command."""
 
     embedding: int | None = None
     hidden: int | None = None
@@ -89,55 +90,49 @@ class Recipe:
         for name, (least, most) in _WHOLE.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
-                raise InputError(
-                    f"{flag(name)} must be {least} or more, and at most {most}, not {value}"
-                )
+                bounds = f"{least} or more, and at most {most}"
+                raise InputError(f"{flag(name)} must be {bounds}, not {value}")
         for name in ("weight_decay", "clip", "checkpoint_minutes"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{flag(name)} must be 0 or more, not {getattr(self, name)}")
         if not 0 < self.lr < math.inf:
             raise InputError(f"{flag('lr')} must be more than 0, not {self.lr}")
         for name in ("dropout", "warmup"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(
-                    f"{flag(name)} must be 0 or more and less than 1, not {getattr(self, name)}"
-                )
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise InputError(f"{flag(name)} must be 0 or more and less than 1, not {value}")
         if not 0 < self.held_out < 1:
-            raise InputError(
-                f"{flag('held_out')} must be more than 0 and less than 1, not {self.held_out}"
-            )
+            bounds = "more than 0 and less than 1"
+            raise InputError(f"{flag('held_out')} must be {bounds}, not {self.held_out}")
         if self.unit not in (None, *UNITS):
             raise InputError(f"--unit must be {' or '.join(UNITS)}, not {self.unit!r}")
         if self.lexicon is not None and self.model is not None:
             raise InputError("--lexicon and --model both say how words are cut: give one of them")
         for name, what in _OF_THE_MODEL.items():
             if self.start_from is not None and getattr(self, name) is not None:
-                raise InputError(
-                    f"{flag(name)} does not fit --from, whose model has its own {what}; leave it out"
-                )
+                problem = f"does not fit --from, whose model has its own {what}"
+                raise InputError(f"{flag(name)} {problem}; leave it out")
         for name in ("lexicon", "model", "vocab"):
             if self.unit != "word" and getattr(self, name) is not None:
                 raise InputError(f"{flag(name)} is for --unit word: it has no effect on characters")
 
     def sizes(self, fixed: Mapping[str, int]) -> dict[str, int]:
-        """Embedding, hidden and layers: those fixed by what it starts from, which may be given too,
-        or the defaults.
-        """
+        """Return embedding, hidden and layers: fixed by what it starts from, given, or default."""
         given = {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
         for name, size in given.items():
-            if (found := fixed.get(name, size)) != size:
-                what = f"the model to start from, which has {found}"
-                other = ""
-                if self.vectors is not None:
-                    what = f"the vectors of {printable_path(self.vectors)}, whose width is {found}"
-                    other = f", or train vectors with `pretrain vectors --dim {size}`"
-                raise InputError(
-                    f"{flag(name)} {size} does not fit {what}; leave {flag(name)} out{other}"
-                )
+            if (width := fixed.get(name, size)) == size:
+                continue
+            option = flag(name)
+            source = f"the model to start from, which has {width}"
+            advice = f"leave {option} out"
+            if self.vectors is not None:
+                source = f"the vectors of {printable_path(self.vectors)}, whose width is {width}"
+                advice += f", or train vectors with `pretrain vectors --dim {size}`"
+            raise InputError(f"{option} {size} does not fit {source}; {advice}")
         return {**SIZES, **fixed, **given}
 
     def decisive(self) -> dict[str, Any]:
-        """The options that decide the result. Threads only decide how sums are rounded."""
+        """Return the options that decide the result; threads only decide how sums are rounded."""
         chosen = dataclasses.asdict(self)
         del chosen["checkpoint_minutes"], chosen["threads"]
         for name in ("start_from", "vectors", "lexicon", "model"):
@@ -155,10 +150,10 @@ class Recipe:
 
     @property
     def most(self) -> int | None:
-        """How many symbols are known at most; None: all that occur often enough."""
+        """Return how many symbols are known at most; None for all that occur often enough."""
         return (self.vocab or MOST_WORDS) if self.unit == "word" else None
 
 
 def flag(name: str) -> str:
-    """An option as it is written on a command line."""
+    """Return an option as it is written on a command line."""
     return "--from" if name == "start_from" else "--" + name.replace("_", "-")

@@ -1,5 +1,4 @@
-"""What a language model says of text: bits of each character or word and perplexity; and text that
-it makes up itself.
+"""What a language model says of text: bits of each symbol, perplexity, and samples.
 
 Every line is read from nothing, beginning with a break; each of its symbols is predicted, and the
 break after it. So a line of n symbols counts n + 1 times, as in an n-gram model that predicts the
@@ -35,14 +34,15 @@ SOFTMAX = 1 << 26
 
 @dataclass(frozen=True)
 class TextScore:
-    """Over `symbols` characters, or words, and line ends."""
+    """Mean bits and perplexity over `symbols` characters, or words, and line ends.
+
+    The other fields belong to a model of words: its characters and line ends, the figures of one of
+    them, where unknown words are spelt, and the number of unknown words.
+    """
 
     symbols: int
-    bits: float  # of one of them, on average
+    bits: float
     perplexity: float
-    # Of a model of words: its characters and line ends, the figures of one of those, unknown words
-    # spelt, and how many
-    # words are unknown.
     characters: int | None = None
     bits_a_character: float | None = None
     perplexity_of_a_character: float | None = None
@@ -53,15 +53,14 @@ class TextScore:
 
 
 def score(model: CharLanguageModel, lines: Lines) -> TextScore:
-    """The mean surprise of all lines, which are mirrored already if the model reads backwards."""
-    total = sum(
-        float(bits[real].sum(dtype=np.float64)) for _, bits, real in _batches_of(model, lines)
-    )
+    """Score all lines, which are mirrored already if the model reads backwards."""
+    batches = _batches_of(model, lines)
+    total = sum(float(bits[real].sum(dtype=np.float64)) for _, bits, real in batches)
     return mean_score(total, *figures(lines))
 
 
 def figures(lines: Lines) -> tuple[Any, ...]:
-    """What `mean_score` takes beside the bits; it can be added up."""
+    """Return the arguments of `mean_score` beside the bits; they can be added up."""
     if lines.spelling is None:
         return (lines.symbols,)
     return lines.symbols, lines.characters + len(lines), lines.unknown, float(lines.spelling.sum())
@@ -74,38 +73,31 @@ def mean_score(
     unknown: int = 0,
     spelling: float = 0.0,
 ) -> TextScore:
-    """The score of lines that have so many bits in all; of words with characters, and bits that
-    spell unknown ones.
-    """
+    """Return the score of lines with `bits` in all; `spelling` bits spell unknown words."""
+
+    def mean(total: float, count: int) -> tuple[float, float]:
+        average = total / max(1, count)
+        return average, 2.0**average if average < 1000 else math.inf
+
     if characters is None:
-        return TextScore(symbols, *_mean(bits, symbols))
-    return TextScore(
-        symbols, *_mean(bits, symbols), characters, *_mean(bits + spelling, characters), unknown
-    )
-
-
-def _mean(bits: float, count: int) -> tuple[float, float]:
-    mean = bits / max(1, count)
-    return mean, 2.0**mean if mean < 1000 else math.inf
+        return TextScore(symbols, *mean(bits, symbols))
+    of_characters = mean(bits + spelling, characters)
+    return TextScore(symbols, *mean(bits, symbols), characters, *of_characters, unknown)
 
 
 def surprise(model: CharLanguageModel, lines: Lines) -> list[Bits]:
-    """[length + 1] for each line: the bits of each symbol and of the break at the end, in the order
-    of reading.
-    """
-    found: list[Bits] = [np.zeros(0, dtype=np.float32)] * len(lines)
+    """Return [length + 1] for each line: the bits of its symbols, as read, and of its break."""
+    rows: list[Bits] = [np.zeros(0, dtype=np.float32)] * len(lines)
     for places, bits, real in _batches_of(model, lines):
-        for at, row, inside in zip(places, bits, real, strict=True):
-            found[at] = row[inside]
-    return found
+        for place, row, inside in zip(places, bits, real, strict=True):
+            rows[place] = row[inside]
+    return rows
 
 
 def text_cutter(
     model: LanguageModel, device: str = "cpu"
 ) -> Callable[[Sequence[str]], Sequence[Sequence[str]]]:
-    """What gives the symbols of texts: the texts themselves, which are their characters, or lists
-    of words.
-    """
+    """Return the function from texts to their symbols: the texts themselves, or lists of words."""
     if model.cutter is None:
         return lambda texts: texts
     units = word_units(model.cutter, device)
@@ -115,36 +107,32 @@ def text_cutter(
 def text_surprise(
     model: LanguageModel, direction: str, texts: Sequence[Sequence[str]]
 ) -> list[Bits]:
-    """`surprise` of texts as `text_cutter` gives them, the bits of each in the order of the text;
-    the break is last.
-    """
+    """Return `surprise` of texts from `text_cutter`, in text order; the break is last."""
     return line_surprise(model, direction, text_lines(model, texts))
 
 
 def line_surprise(model: LanguageModel, direction: str, lines: Lines) -> list[Bits]:
     if direction == "forward":
         return surprise(model.directions[direction], lines)
-    found = surprise(model.directions[direction], lines.mirrored())
-    return [np.append(bits[:-1][::-1], bits[-1:]) for bits in found]
+    rows = surprise(model.directions[direction], lines.mirrored())
+    return [np.append(bits[:-1][::-1], bits[-1:]) for bits in rows]
 
 
 @torch.no_grad()
 def _batches_of(
     model: CharLanguageModel, lines: Lines
 ) -> Iterator[tuple[Sequence[int], Bits, npt.NDArray[np.bool_]]]:
-    """The places of some lines, their bits [B, T], and which of them are no padding."""
+    """Yield the places of some lines, their bits [B, T], and which of them are no padding."""
     most, bound = BOUNDS[model.embedding.device.type]
     for places in decoding_batches((lines.lengths + 1).tolist(), most, bound):
-        yield (
-            places,
-            *_batch_bits(model, lines.take(np.array(places)), max(1, bound // len(places))),
-        )
+        piece = max(1, bound // len(places))
+        yield places, *_batch_bits(model, lines.take(np.array(places)), piece)
 
 
 def _batch_bits(
     model: CharLanguageModel, lines: Lines, piece: int
 ) -> tuple[Bits, npt.NDArray[np.bool_]]:
-    """([B, T] bits, which of them are no padding). The lines are read `piece` symbols at a time."""
+    """Return [B, T] bits, and which are no padding; read `piece` symbols at a time."""
     sizes = lines.lengths + 1
     T = int(sizes.max())
     real = np.arange(T) < sizes[:, None]  # [B, T]
@@ -160,7 +148,7 @@ def _batch_bits(
 
 
 def _bits(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
-    """[B, T]: −log₂ of the probability of each target."""
+    """Return −log₂ of the probability of each target, [B, T]."""
     rows = max(1, SOFTMAX // len(model.embedding))
     parts = zip(
         torch.split(hidden.flatten(0, 1), rows),
@@ -175,11 +163,12 @@ def _bits(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """`temperature` 0 always takes the likeliest symbol; `top` keeps so many of the likeliest, 0
-    all of them.
+    """How symbols are drawn, at most `length` of them.
+
+    `temperature` 0 takes the likeliest symbol; `top` keeps so many of the likeliest (0: all).
     """
 
-    length: int = 100  # characters or words that are made at most
+    length: int = 100
     temperature: float = 0.8
     top: int = 0
     seed: int = 1
@@ -192,9 +181,8 @@ class Sampling:
         if self.top < 0:
             raise InputError(f"--top must be 0 or more, not {self.top}")
         if not 0 <= self.seed < 1 << 63:
-            raise InputError(
-                f"--seed must be 0 or more, and at most {(1 << 63) - 1}, not {self.seed}"
-            )
+            most = (1 << 63) - 1
+            raise InputError(f"--seed must be 0 or more, and at most {most}, not {self.seed}")
 
 
 @torch.no_grad()
@@ -205,50 +193,44 @@ def sample(
     count: int = 1,
     direction: str = "forward",
 ) -> list[str]:
-    """`count` texts that begin with the prompt or, if the direction is backward, end with it."""
+    """Return `count` texts that begin with the prompt or, if backward, end with it."""
     if count < 1:
         raise InputError(f"-n must be 1 or more, not {count}")
     module = model.directions[direction]
     forward = direction == "forward"
     symbols = fold_digits(prompt) if model.cutter is None else text_cutter(model)([prompt])[0]
     given = model.vocab.ids(symbols if forward else symbols[::-1])
-    ids = torch.tensor([BREAK_ID, *given], device=module.embedding.device).expand(
-        count, -1
-    )  # [count, 1 + prompt]
+    # [count, 1 + prompt]
+    ids = torch.tensor([BREAK_ID, *given], device=module.embedding.device).expand(count, -1)
     generator = torch.Generator().manual_seed(sampling.seed)
     state = None
-    made = list[Tensor]()
+    drawn = list[Tensor]()
     ended = torch.zeros(count, dtype=torch.bool)
-    while len(made) < sampling.length and not ended.all():
+    while len(drawn) < sampling.length and not ended.all():
         hidden, state = module(ids, state)
         chosen = choose(module.logits(hidden[:, -1]).cpu(), sampling, generator)  # [count]
         ended |= chosen == BREAK_ID
-        made.append(torch.where(ended, BREAK_ID, chosen))
-        ids = made[-1][:, None].to(ids)
-    rows = torch.stack(made, dim=1).tolist()  # [count, length]
+        drawn.append(torch.where(ended, BREAK_ID, chosen))
+        ids = drawn[-1][:, None].to(ids)
+    rows = torch.stack(drawn, dim=1).tolist()  # [count, length]
     texts = [[model.vocab.symbols[at] for at in row if at != BREAK_ID] for row in rows]
     join = "".join if model.cutter is None else spaced
     return [join([prompt, *text] if forward else [*text[::-1], prompt]) for text in texts]
 
 
 def spaced(words: Iterable[str]) -> str:
-    """A text of words, with a blank between two that are Western: a model of words reads no white
-    space.
-    """
+    """Join words, with a blank between two Western ones: a model of words reads no white space."""
     text = ""
     for word in words:
-        western = all(
-            character.isascii() and character.isalnum() for character in (text[-1:], word[:1])
-        )
+        western = all(end.isascii() and end.isalnum() for end in (text[-1:], word[:1]))
         text += f" {word}" if western else word
     return text
 
 
 def choose(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
-    """[B, V] → [B]: a symbol for each row. The one that stands for unknown ones is never taken."""
-    logits = logits.to(
-        torch.float64, copy=True
-    )  # whose numbers any temperature leaves finite, or -inf
+    """Draw a symbol for each row, [B, V] → [B]; never the symbol for unknown ones."""
+    # Any temperature leaves numbers in float64 finite, or -inf.
+    logits = logits.to(torch.float64, copy=True)
     logits[:, 0] = -math.inf
     if sampling.temperature == 0:
         return logits.argmax(dim=1)

@@ -1,6 +1,4 @@
-"""What a language model reads: raw text as one flat array of ids of characters or words; the
-streams of an epoch.
-"""
+"""What a language model reads: raw text as one flat array of ids, and the streams of an epoch."""
 
 from __future__ import annotations
 
@@ -45,58 +43,63 @@ from hanlattice.training.build import Row, known_vectors
 Ids = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-ReadListener = Callable[[int, int], None]  # bytes read, bytes in all
+# Called with bytes read, bytes in all.
+ReadListener = Callable[[int, int], None]
 
-BREAK_ID = 1  # of models.language_model.BREAK
+# The id of `BREAK`.
+BREAK_ID = 1
 _BREAK_CODE = ord("\n")
-_BLOCK = 1 << 20  # characters that are turned into numbers at a time
+# Characters that are turned into numbers at a time.
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Paragraph i is ids[starts[i] : starts[i] + lengths[i]], and the id after it is a break."""
+    """Paragraph i is ids[starts[i] : starts[i] + lengths[i]], and the id after it is a break.
 
-    ids: Ids  # [N]; code points, or numbers of words, until there is a vocabulary
-    starts: Ints  # [L]
-    lengths: Ints  # [L]
-    sizes: Ints | None = None  # [L]: where the ids are words, how many characters those have,
-    spelling: Floats | None = None  # [L]: and how many bits it takes to spell the unknown ones
+    `ids` is [N]: code points, or numbers of words, until there is a vocabulary. The others are [L].
+    Where the ids are words, `sizes` counts their characters, and `spelling` is how many bits it
+    takes to spell the unknown ones.
+    """
+
+    ids: Ids
+    starts: Ints
+    lengths: Ints
+    sizes: Ints | None = None
+    spelling: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
 
     @property
     def symbols(self) -> int:
-        """What a model predicts when it reads all of it: every character or word, and the break
-        after each line.
-        """
+        """Return how many symbols a model predicts; the break after each line is one."""
         return int(self.lengths.sum()) + len(self)
 
     @property
     def characters(self) -> int:
-        """Those of all lines, without breaks; of words without the white space between them."""
+        """Return the characters of all lines, without breaks, or white space between words."""
         return int((self.lengths if self.sizes is None else self.sizes).sum())
 
     @property
     def unknown(self) -> int:
-        """Symbols that the model does not know."""
+        """Return how many symbols the model does not know."""
         return int(np.count_nonzero(used_ids(self) == 0))
 
     def take(self, which: npt.NDArray[np.bool_] | Ints) -> Lines:
-        """Some of the lines; the array of ids is shared."""
+        """Return some of the lines; the array of ids is shared."""
         part = Lines(self.ids, self.starts[which], self.lengths[which])
         if self.sizes is None or self.spelling is None:
             return part
         return replace(part, sizes=self.sizes[which], spelling=self.spelling[which])
 
     def mirrored(self) -> Lines:
-        """The same lines in the same order, each from its last symbol to its first."""
+        """Return the same lines in the same order, each from its last symbol to its first."""
         return mirrored(self)[0]
 
 
 def mirrored(*parts: Lines) -> list[Lines]:
-    """Parts of one text, which share an array of ids, and each line from its last character to its
-    first.
+    """Turn round each line of parts that share an array of ids.
 
     All ids are reversed together, into one array. A line that was [s, e) then lies at [N − e, N −
     s), and what follows it is the break that was before it; there was none before the first, so one
@@ -104,22 +107,20 @@ def mirrored(*parts: Lines) -> list[Lines]:
     """
     ids = parts[0].ids
     ends = [part.starts + part.lengths for part in parts]
-    turned = np.append(ids[::-1], ids[np.concatenate(ends)[:1]])  # any line's own break
-    return [
-        replace(part, ids=turned, starts=len(ids) - end)
-        for part, end in zip(parts, ends, strict=True)
-    ]
+    # Any line's own break.
+    turned = np.append(ids[::-1], ids[np.concatenate(ends)[:1]])
+    pairs = zip(parts, ends, strict=True)
+    return [replace(part, ids=turned, starts=len(ids) - end) for part, end in pairs]
 
 
 def read_lines_of(
     files: Iterable[str | Path], listen: ReadListener = lambda done, size: None
 ) -> Lines:
-    """The lines of raw text that are not blank, as code points."""
+    """Read the lines of raw text that are not blank, as code points."""
     raw = RawText(files)
     blocks = []
-    for lines in groups(
-        raw, _BLOCK
-    ):  # of which there is one at least, since no file of raw text is blank
+    # There is one at least, since no file of raw text is blank.
+    for lines in groups(raw, _BLOCK):
         blocks.append(code_points("\n".join([*lines, ""])))
         listen(raw.done, raw.size)
     return make_lines(np.concatenate(blocks))
@@ -128,8 +129,9 @@ def read_lines_of(
 def read_words_of(
     files: Iterable[str | Path], units: Units, listen: ReadListener = lambda done, size: None
 ) -> tuple[Lines, list[str]]:
-    """The words of the lines, as places in a list, and that list: a break, then the words as they
-    first come.
+    """Read the words of the lines, as places in a list, and that list.
+
+    The list has a break, then the words as they first come.
     """
     raw = RawText(files)
     places = {BREAK: 0}
@@ -141,7 +143,7 @@ def read_words_of(
 
 
 def _number(lists: Iterable[Sequence[str]], places: dict[str, int]) -> Ids:
-    """The places of words, with that of the break after each list; a new word gets the next place."""
+    """Return the places of words and of a break after each list; new words get new places."""
     ids = array("i")
     for words in lists:
         ids.extend([places.setdefault(word, len(places)) for word in words])
@@ -150,29 +152,25 @@ def _number(lists: Iterable[Sequence[str]], places: dict[str, int]) -> Ids:
 
 
 def word_lines(lines: Lines, words: Sequence[str], vocab: Vocab, alphabet: int) -> Lines:
-    """Lines of places in `words` as lines of ids. An unknown word is spelt: each of its characters,
-    and its end, is one of the `alphabet` and an end, all equally probable.
+    """Turn lines of places in `words` into lines of ids.
+
+    An unknown word is spelt: each of its characters, and its end, is one of the `alphabet` and an
+    end, all equally probable.
     """
     ids = np.array(vocab.ids(words), dtype=np.int32)
     lengths = np.array([0, *map(len, words[1:])], dtype=np.int64)
-    sizes, spelt = (
-        _line_sums(lines, each[lines.ids]) for each in (lengths, np.where(ids == 0, lengths + 1, 0))
-    )
-    return replace(
-        lines, ids=ids[lines.ids], sizes=sizes, spelling=spelt * np.float64(math.log2(alphabet + 1))
-    )
-
-
-def _line_sums(lines: Lines, values: Ints) -> Ints:
-    """[L]: the sum of the values of each line's symbols."""
-    before = np.append(0, np.cumsum(values))
-    return np.asarray(before[lines.starts + lines.lengths] - before[lines.starts], dtype=np.int64)
+    sums = []
+    for values in (lengths, np.where(ids == 0, lengths + 1, 0)):
+        # Sums over each line, as differences of sums over all ids.
+        before = np.append(0, np.cumsum(values[lines.ids]))
+        sums.append(before[lines.starts + lines.lengths] - before[lines.starts])
+    sizes, spelt = (np.asarray(values, dtype=np.int64) for values in sums)
+    spelling = spelt * np.float64(math.log2(alphabet + 1))
+    return replace(lines, ids=ids[lines.ids], sizes=sizes, spelling=spelling)
 
 
 def text_lines(model: LanguageModel, texts: Sequence[Sequence[str]]) -> Lines:
-    """Texts of one line each, as characters or, for a model of words, as lists of words: as the
-    model's ids.
-    """
+    """Return texts of one line each as the model's ids; for a model of words, texts are lists."""
     if model.cutter is None:
         codes = make_lines(code_points("".join(f"{text}\n" for text in texts)))
         return replace(codes, ids=seen_as(model.vocab)(codes.ids))
@@ -182,21 +180,18 @@ def text_lines(model: LanguageModel, texts: Sequence[Sequence[str]]) -> Lines:
 
 
 def make_lines(codes: Codes, end: int = _BREAK_CODE) -> Lines:
-    """Code points, or other numbers, in which `end` follows each line."""
+    """Return the lines of code points, or other numbers, in which `end` follows each line."""
     ends = np.flatnonzero(codes == end)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends + 1])[:-1]
     return Lines(codes, starts, ends - starts)
 
 
 def hold_out(lines: Lines, share: float) -> tuple[Lines, Lines]:
-    """(the rest, what is held out): this share of the lines at even steps, as taggers hold out
-    sentences.
-    """
+    """Return (the rest, this share of the lines at even steps), as taggers hold out sentences."""
     taken = np.array(even_steps(len(lines), share), dtype=bool)
     if not taken.any():
-        raise InputError(
-            f"--held-out {share} of {len(lines)} lines is not one line; take a larger share or more text"
-        )
+        problem = f"--held-out {share} of {len(lines)} lines is not one line"
+        raise InputError(f"{problem}; take a larger share or more text")
     return lines.take(~taken), lines.take(taken)
 
 
@@ -210,63 +205,63 @@ def frequent(
     seen: Callable[[int], str] = seen_character,
     most: int | None = None,
 ) -> list[str]:
-    """The symbols that occur `min_count` times or more, the most frequent first, and of them the
-    first `most`.
-    """
+    """Return the symbols that occur `min_count` times, most frequent first, at most `most`."""
     counts: Counter[str] = Counter()
     codes = np.bincount(used_ids(lines))
     for code in np.flatnonzero(codes).tolist():
         counts[seen(code)] += int(codes[code])
     del counts[BREAK]
-    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [symbol for symbol, count in found if count >= min_count][:most]
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [symbol for symbol, count in ranked if count >= min_count][:most]
 
 
 def used_ids(lines: Lines) -> Ids:
-    """[symbols]: the ids of these lines and of their breaks, and no others."""
+    """Return the ids of these lines and of their breaks, [symbols], and no others."""
+    # +1 where a line begins, −1 where its break is over.
     edges = np.zeros(len(lines.ids) + 1, dtype=np.int8)
-    edges[lines.starts] += 1  # a line begins
-    edges[lines.starts + lines.lengths + 1] -= 1  # its break is over
+    edges[lines.starts] += 1
+    edges[lines.starts + lines.lengths + 1] -= 1
     inside: npt.NDArray[np.bool_] = np.cumsum(edges[:-1], dtype=np.int8).astype(bool)
     return lines.ids[inside]
 
 
 @dataclass(frozen=True)
 class LanguageModelText:
+    """The text to train on, and what the training starts from.
+
+    `data` says where the text came from. `start`, `digests` of its weights by direction, and
+    `vectors` by symbol are what to start from. Without a `cutter` of words, symbols are characters.
+    """
+
     vocab: Vocab
     settings: LanguageModelSettings
     train: Lines
     held_out: Lines
     start: LanguageModel | None
-    data: dict[str, Any]  # where the text came from, for the model folder
-    digests: dict[str, str]  # of the weights to start from, by direction
-    vectors: Mapping[str, Row]  # to start from, by symbol
-    cutter: Cutter | None  # of words; None: its symbols are characters
+    data: dict[str, Any]
+    digests: dict[str, str]
+    vectors: Mapping[str, Row]
+    cutter: Cutter | None
 
     def lines(self, direction: str) -> tuple[Lines, Lines]:
-        """(to train on, held out), as this direction reads them."""
+        """Return (to train on, held out), as this direction reads them."""
         if direction == "forward":
             return self.train, self.held_out
         train, held_out = mirrored(self.train, self.held_out)
         return train, held_out
 
     def identity(self, recipe: Recipe, direction: str) -> str:
-        """What must be the same when a run is resumed: the options and the content of everything
-        that is read.
-        """
-        read = [each["sha256"] for each in self.data["files"]], self.digests.get(direction)
-        options = {**recipe.decisive(), "start_from": None}  # its content counts, not its place
+        """Return a checksum of options and content, which a resumed run must share."""
+        read = [file["sha256"] for file in self.data["files"]], self.digests.get(direction)
+        # The content counts, not its place.
+        options = {**recipe.decisive(), "start_from": None}
         if recipe.vectors is not None:
             options["vectors"] = self.data["vectors"]["sha256"]
         if self.cutter is not None:
-            options |= {
-                "lexicon": None,
-                "model": None,
-                "cutter": [self.cutter.by, self.cutter.version],
-            }
-        return hashlib.sha256(
-            json.dumps([options, direction, read], sort_keys=True).encode()
-        ).hexdigest()
+            cutter = [self.cutter.by, self.cutter.version]
+            options |= {"lexicon": None, "model": None, "cutter": cutter}
+        content = json.dumps([options, direction, read], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
 
 def read_source(
@@ -277,7 +272,7 @@ def read_source(
     digests = {}
     if recipe.start_from is not None:
         start = load_language_model(recipe.start_from, directions=directions)
-        digests = {each: sha256(recipe.start_from / weights_file(each)) for each in directions}
+        digests = {name: sha256(recipe.start_from / weights_file(name)) for name in directions}
     cutter = start.cutter if start else make_cutter(recipe)
     notices: list[str] = []
     vectors = _vectors_to_start_from(recipe, notices)
@@ -285,60 +280,57 @@ def read_source(
     if start is not None:
         fixed = {name: getattr(start.settings, name) for name in SIZES}
     sizes = recipe.sizes(fixed)
-    text, words = _read_symbols(files, cutter, recipe.device, listen)
+
+    def tell(done: int, size: int) -> None:
+        listen({"event": "read", "done": done, "size": size})
+
+    # Code points, or places in a list of words.
+    words: list[str] = []
+    if cutter is None:
+        text = read_lines_of(files, tell)
+    else:
+        text, words = read_words_of(files, word_units(cutter, recipe.device), tell)
     train, held_out = hold_out(text, recipe.held_out)
     needed = recipe.batch_size * recipe.length
     noun = "characters" if cutter is None else "words"
     if train.symbols < needed:
         raise InputError(
             f"there are {train.symbols:,} {noun} to train on, line ends counted, and one batch of "
-            f"--batch-size {recipe.batch_size} × --length {recipe.length} takes {needed:,}; lower one of them"
+            f"--batch-size {recipe.batch_size} × --length {recipe.length} takes {needed:,}; "
+            "lower one of them"
         )
-    seen = words.__getitem__ if words else seen_character
-    vocab = (
-        start.vocab if start else make_vocab(frequent(train, recipe.least_count, seen, recipe.most))
-    )
+    if start:
+        vocab = start.vocab
+    else:
+        seen = words.__getitem__ if words else seen_character
+        vocab = make_vocab(frequent(train, recipe.least_count, seen, recipe.most))
+    # A break and an unknown symbol are in every vocabulary.
     if len(vocab) <= BREAK_ID + 1:
-        raise InputError(
-            f"no {noun[:-1]} occurs {recipe.least_count} times in the text; lower --min-count"
-        )
+        problem = f"no {noun[:-1]} occurs {recipe.least_count} times in the text"
+        raise InputError(f"{problem}; lower --min-count")
     if cutter is None:
         text = replace(text, ids=seen_as(vocab)(text.ids))
     else:
-        cutter = replace(
-            cutter, alphabet=cutter.alphabet or len(set(chain.from_iterable(words[1:])))
-        )
-        text = word_lines(text, words, vocab, cutter.alphabet)
+        alphabet = cutter.alphabet or len(set(chain.from_iterable(words[1:])))
+        cutter = replace(cutter, alphabet=alphabet)
+        text = word_lines(text, words, vocab, alphabet)
     train, held_out = hold_out(text, recipe.held_out)
-    data = {
+    data: dict[str, Any] = {
         "files": [{"file": printable_path(file), "sha256": sha256(file)} for file in files],
         "train": _counts(train),
         "held_out": _counts(held_out),
-        "unknown": int(
-            np.count_nonzero(text.ids == 0)
-        ),  # symbols of both parts that the model does not know
+        # Symbols of both parts that the model does not know.
+        "unknown": int(np.count_nonzero(text.ids == 0)),
     }
     if recipe.vectors is not None:
         vectors = {symbol: row for symbol, row in vectors.items() if symbol in vocab}
         if not vectors:
-            raise InputError(
-                "no vector of a symbol that the language model knows in it", recipe.vectors
-            )
-        named = {
-            "file": printable_path(recipe.vectors),
-            "sha256": sha256(recipe.vectors),
-            "symbols": len(vectors),
-        }
-        data["vectors"] = named
-        listen(
-            {
-                "event": "vectors",
-                **named,
-                "of": len(vocab),
-                "width": sizes["embedding"],
-                "notices": notices,
-            }
-        )
+            problem = "no vector of a symbol that the language model knows in it"
+            raise InputError(problem, recipe.vectors)
+        file = {"file": printable_path(recipe.vectors), "sha256": sha256(recipe.vectors)}
+        data["vectors"] = {**file, "symbols": len(vectors)}
+        event = {"of": len(vocab), "width": sizes["embedding"], "notices": notices}
+        listen({"event": "vectors", **data["vectors"], **event})
     settings = LanguageModelSettings(**sizes, dropout=recipe.dropout)
     return LanguageModelText(
         vocab, settings, train, held_out, start, data, digests, vectors, cutter
@@ -356,26 +348,13 @@ def _vectors_to_start_from(recipe: Recipe, notices: list[str]) -> dict[str, Row]
     return known_vectors(recipe.vectors, fold_digits, notices, lambda word: len(word) == 1, none)
 
 
-def _read_symbols(
-    files: Sequence[str | Path], cutter: Cutter | None, device: str, listen: Listener
-) -> tuple[Lines, list[str]]:
-    """The text as code points; or as places in a list of words, and that list."""
-
-    def tell(done: int, size: int) -> None:
-        listen({"event": "read", "done": done, "size": size})
-
-    if cutter is None:
-        return read_lines_of(files, tell), []
-    return read_words_of(files, word_units(cutter, device), tell)
-
-
 def _counts(lines: Lines) -> dict[str, int]:
     counts = {"lines": len(lines), "characters": lines.characters}
     return counts if lines.sizes is None else counts | {"words": int(lines.lengths.sum())}
 
 
 def make_cutter(recipe: Recipe) -> Cutter | None:
-    """What cuts the text that these options ask for."""
+    """Return what cuts the text into words, or None for characters."""
     if recipe.unit != "word":
         return None
     if recipe.lexicon is not None:
@@ -386,19 +365,18 @@ def make_cutter(recipe: Recipe) -> Cutter | None:
 
 
 def word_units(cutter: Cutter, device: str = "cpu") -> Units:
-    """The words of texts, as they were when the language model was trained."""
+    """Return the words of texts, cut as they were when the language model was trained."""
     if cutter.by != "model":
         return make_units(Unit.word, cutter.path or None)
     folder = find_model(cutter.path)
     if segmenter_version(cutter.path) != cutter.version:
-        raise ModelError(
-            f"{folder}: the language model's words were cut by another version of this segmentation model"
-        )
+        problem = "the language model's words were cut by another version of this"
+        raise ModelError(f"{folder}: {problem} segmentation model")
     return make_units(Unit.word, model=folder, device=device)
 
 
 def source_facts(source: LanguageModelText, recipe: Recipe, direction: str) -> dict[str, Any]:
-    """What is known of a direction before it is trained."""
+    """Return what is known of a direction before it is trained."""
     base = None
     if recipe.start_from is not None:
         base = {"folder": printable_path(recipe.start_from), "sha256": source.digests[direction]}
@@ -423,26 +401,25 @@ class Streams:
     def __init__(self, lines: Lines, batch_size: int, device: torch.device) -> None:
         self.lines = lines
         self.batch_size = batch_size
-        self.ids = torch.from_numpy(lines.ids).to(device)  # [N], int32; on a CPU no copy of them
-        self.steps = lines.symbols // batch_size  # targets of one stream
+        # [N], int32; on a CPU they are not copied.
+        self.ids = torch.from_numpy(lines.ids).to(device)
+        # Targets of one stream.
+        self.steps = lines.symbols // batch_size
 
     def epoch(self, seed: int, epoch: int) -> Tensor:
-        """[B, steps + 1], int32: at each place the input, and one further on the target.
+        """Return the streams, [B, steps + 1], int32: each symbol is an input, the next its target.
 
         Seed and epoch decide the order of the lines. The last target of a stream is the first input
         of the next.
         """
         order = np.random.default_rng([seed, epoch]).permutation(len(self.lines))
-        text = self._joined(order)[: self.steps * self.batch_size + 1]
-        return text.unfold(0, self.steps + 1, self.steps).contiguous()
-
-    def _joined(self, order: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Tensor:
-        """[symbols + 1]: a break, then line after line, each with its break."""
         device = self.ids.device
         starts = torch.from_numpy(self.lines.starts[order]).to(device)
+        # A break, then line after line, each with its break.
         sizes = torch.from_numpy(self.lines.lengths[order]).to(device) + 1
         before = sizes.cumsum(0) - sizes
         places = (starts - before).repeat_interleave(sizes)
         places += torch.arange(len(places), device=device)
         first = torch.full((1,), BREAK_ID, dtype=self.ids.dtype, device=device)
-        return torch.cat([first, self.ids[places]])
+        text = torch.cat([first, self.ids[places]])[: self.steps * self.batch_size + 1]
+        return text.unfold(0, self.steps + 1, self.steps).contiguous()

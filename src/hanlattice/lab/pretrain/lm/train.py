@@ -1,6 +1,4 @@
-"""The training of a language model, one direction at a time: chunk, loss, backward, clip, step,
-score, save.
-"""
+"""The training of a language model: chunk, loss, backward, clip, step, score, save."""
 
 from __future__ import annotations
 
@@ -48,15 +46,12 @@ from hanlattice.training.optim import make_optimizer, warmup_linear
 from hanlattice.training.step import Progress, Training
 
 BOTH = "both"
-PAUSE = {
-    "cpu": 0.0,
-    "cuda": 0.25,
-}  # seconds between two reads of the loss: reading it waits for a GPU
+# Seconds between two reads of the loss: reading it waits for a GPU.
+PAUSE = {"cpu": 0.0, "cuda": 0.25}
 # Characters, or words, of held-out text that are scored during training; at the end all of it is.
 SCORED = 200_000
 # A tagger reads each text from an empty state; training starts from one only once an epoch. So that
-# the model learns
-# to, a stream is reset with this probability at the beginning of a chunk.
+# the model learns to, a stream is reset with this probability at the beginning of a chunk.
 FORGET = 0.02
 
 
@@ -69,24 +64,22 @@ def train_language_model(
     resume: bool = False,
     listen: Listener = ignore,
 ) -> dict[str, dict[str, Any]]:
-    """Train one direction, or both one after the other, into a folder, and return the facts of
-    each.
+    """Train one direction, or both one after the other, into a folder; return the facts of each.
 
     With `resume`, continue where an earlier run in that folder was stopped.
     """
     if direction not in (BOTH, *DIRECTIONS):
-        raise InputError(
-            f"no direction is called {direction!r}: expected {', '.join(DIRECTIONS)} or {BOTH}"
-        )
+        wanted = f"{', '.join(DIRECTIONS)} or {BOTH}"
+        raise InputError(f"no direction is called {direction!r}: expected {wanted}")
     folder = Path(folder)
     directions = DIRECTIONS if direction == BOTH else (direction,)
     find_device(recipe.device)
-    for each in directions:
-        check_folder(folder, each, resume)
+    for name in directions:
+        check_folder(folder, name, resume)
     use_threads(recipe.threads)
     source = read_source(recipe, files, directions, listen)
     return {
-        each: _train_direction(recipe, source, folder, each, resume, listen) for each in directions
+        name: _train_direction(recipe, source, folder, name, resume, listen) for name in directions
     }
 
 
@@ -98,25 +91,25 @@ def _train_direction(
     resume: bool,
     listen: Listener,
 ) -> dict[str, Any]:
-    if (
-        resume
-        and (facts := finished_facts(folder, direction, source.identity(recipe, direction)))
-        is not None
-    ):
+    identity = source.identity(recipe, direction)
+    if resume and (facts := finished_facts(folder, direction, identity)) is not None:
         return facts
     run = None
     try:
         run = _prepare(recipe, source, folder, direction, resume, listen)
         _epochs(run)
         return _finish(run)
-    except RuntimeError as error:  # for the memory of a CPU, torch has no error class of its own
+    # For the memory of a CPU, torch has no error class of its own.
+    except RuntimeError as error:
         words = r"can't allocate memory|not enough memory|ALLOC_FAILED"
         if not isinstance(error, torch.OutOfMemoryError) and not re.search(words, str(error)):
             raise
         state = folder / state_file(direction)
         if run is not None and not run.progress.step:
-            remove(state)  # no step was done: the folder is free for a run of other sizes
-        advice = "there is not enough memory: lower --batch-size, --length, --hidden, --embedding or --layers"
+            # No step was done: the folder is free for a run of other sizes.
+            remove(state)
+        options = "--batch-size, --length, --hidden, --embedding or --layers"
+        advice = f"there is not enough memory: lower {options}"
         if state.exists():
             advice += ", with another --out, or continue with --resume where there is more"
         raise HanlatticeError(advice) from None
@@ -124,7 +117,7 @@ def _train_direction(
 
 @dataclass
 class LanguageModelRun:
-    """Everything that the loop works with."""
+    """Everything that the loop works with; `scored` is the part of `held_out` it scores."""
 
     recipe: Recipe
     folder: Path
@@ -134,7 +127,7 @@ class LanguageModelRun:
     training: Training
     streams: Streams
     held_out: Lines
-    scored: Lines  # the part of it that is scored during training
+    scored: Lines
     carried: State
     log: Log
 
@@ -144,13 +137,11 @@ class LanguageModelRun:
 
     @property
     def chunks(self) -> int:
-        """Steps of an epoch. The last chunk may be shorter than the others."""
+        """Return the steps of an epoch, of which the last may be shorter than the others."""
         return -(-self.streams.steps // self.recipe.length)
 
     def add_gradients(self, chunk: Tensor) -> Tensor:
-        """Read a chunk, [B, T + 1], add the gradients of its mean loss, and give the sum of its
-        losses, in nats.
-        """
+        """Add the gradients of a chunk, [B, T + 1], and return the sum of its losses, in nats."""
         factors = torch.bfloat16 if chunk.is_cuda else None
         hidden, (h, c) = self.model(chunk[:, :-1], forgetful(self.carried), factors)
         self.carried = (h.detach(), c.detach())
@@ -163,7 +154,7 @@ class LanguageModelRun:
         self.training.save(path, self.facts["identity"], dict(zip("hc", self.carried, strict=True)))
 
     def rates(self) -> dict[str, Any]:
-        """The progress, for an event."""
+        """Return the progress, for an event."""
         progress = self.progress
         return {
             "direction": self.direction,
@@ -185,29 +176,31 @@ def _prepare(
     resume: bool,
     listen: Listener,
 ) -> LanguageModelRun:
-    """Make the model and everything around it, or restore a stopped run. Nothing is written before
-    all is made.
-    """
+    """Make the model and everything around it, or restore a stopped run; write nothing before."""
     device = find_device(recipe.device)
     torch.manual_seed(recipe.seed)
     model = CharLanguageModel(len(source.vocab), **asdict(source.settings))
     if source.start is not None:
         model.load_state_dict(source.start.directions[direction].state_dict())
-    # Larger than random embeddings are: they know something already (docs/pretraining.md has
-    # figures).
+    # Larger than random embeddings, since they know something (docs/pretraining.md has figures).
     if source.vectors:
-        model.embedding.data = vectors_for(
-            source.vocab, source.vectors, norm=source.settings.embedding**0.5
-        )
+        norm = source.settings.embedding**0.5
+        model.embedding.data = vectors_for(source.vocab, source.vectors, norm=norm)
     model = model.to(device)
     optimizer = make_optimizer(model, TrainConfig(lr=recipe.lr, weight_decay=recipe.weight_decay))
     training = Training(model, optimizer, recipe.clip)
     train, held_out = source.lines(direction)
     streams = Streams(train, recipe.batch_size, device)
-    scored = held_out.take(
-        np.arange(0, len(held_out), -(-held_out.symbols // SCORED))
-    )  # at even steps
-    facts = _facts(recipe, source, direction, model, scored)
+    # At even steps.
+    scored = held_out.take(np.arange(0, len(held_out), -(-held_out.symbols // SCORED)))
+    cpu = f"CPU, {torch.get_num_threads()} threads"
+    facts = source_facts(source, recipe, direction) | {
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
+        "torch": torch.__version__,
+    }
+    if source.start is not None:
+        facts["from"]["held_out"] = score(model.eval(), scored).as_dict()
     h = torch.zeros(model.layers, recipe.batch_size, model.hidden, device=device)
     c = torch.zeros_like(h)
     path = folder / state_file(direction)
@@ -226,43 +219,17 @@ def _prepare(
     return run
 
 
-def _facts(
-    recipe: Recipe,
-    source: LanguageModelText,
-    direction: str,
-    model: CharLanguageModel,
-    scored: Lines,
-) -> dict[str, Any]:
-    device = model.embedding.device
-    cpu = f"CPU, {torch.get_num_threads()} threads"
-    facts = source_facts(source, recipe, direction) | {
-        "parameters": sum(weight.numel() for weight in model.parameters()),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
-        "torch": torch.__version__,
-    }
-    if source.start is not None:
-        facts["from"]["held_out"] = score(model.eval(), scored).as_dict()
-    return facts
-
-
 def _announce(run: LanguageModelRun) -> None:
     facts = run.facts
     epochs = run.recipe.epochs
+    steps = run.chunks * epochs
     if run.progress.step:
-        run.log.record("resume", epochs=epochs, steps=run.chunks * epochs, **run.rates())
+        run.log.record("resume", epochs=epochs, steps=steps, **run.rates())
         return
-    run.log.record(
-        "start",
-        direction=run.direction,
-        epochs=epochs,
-        steps=run.chunks * epochs,
-        parameters=facts["parameters"],
-        symbols=facts["symbols"],
-        data=facts["data"],
-        before=None if facts["from"] is None else facts["from"]["held_out"],
-        scored=run.scored.symbols,
-        device=facts["device"],
-    )
+    known = {name: facts[name] for name in ("parameters", "symbols", "data")}
+    known["before"] = None if facts["from"] is None else facts["from"]["held_out"]
+    known |= {"scored": run.scored.symbols, "device": facts["device"]}
+    run.log.record("start", direction=run.direction, epochs=epochs, steps=steps, **known)
 
 
 def _epochs(run: LanguageModelRun) -> None:
@@ -292,7 +259,8 @@ def _epochs(run: LanguageModelRun) -> None:
             done, before = (
                 count * recipe.evaluate // chunks for count in (progress.batch, progress.batch - 1)
             )
-            if done > before:  # at even steps, and always after the last chunk
+            # At even steps, and always after the last chunk.
+            if done > before:
                 _evaluate(run, started)
             if time.monotonic() - saved > recipe.checkpoint_minutes * 60:
                 run.save()
@@ -304,16 +272,14 @@ def _epochs(run: LanguageModelRun) -> None:
 
 
 def forgetful(carried: State) -> State:
-    """The state that a chunk begins with: that of the chunk before, but for a few streams an empty
-    one.
-    """
+    """Return the state that a chunk begins with: the last one, but empty for a few streams."""
     h, c = carried
     kept = (torch.rand(1, h.shape[1], 1, device=h.device) >= FORGET).to(h.dtype)
     return h * kept, c * kept
 
 
 def add_gradients(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Add the gradients of the mean loss to the weights', and give the sum of the losses, in nats.
+    """Add the gradients of the mean loss to the weights; return the sum of the losses, in nats.
 
     The softmax is wide, so it is done and undone for some rows at a time: memory does not grow with
     the batch. On a GPU its products are in bfloat16 and its losses in float32.
@@ -321,9 +287,9 @@ def add_gradients(model: CharLanguageModel, hidden: Tensor, targets: Tensor) -> 
     place = hidden.device.type
     total = hidden.new_zeros((), dtype=torch.float64)
     rows = max(1, SOFTMAX // len(model.embedding))
-    parts = [
-        part.detach().requires_grad_() for part in torch.split(hidden.flatten(0, 1), rows)
-    ]  # [rows, H] each
+    # [rows, H] each.
+    pieces = torch.split(hidden.flatten(0, 1), rows)
+    parts = [part.detach().requires_grad_() for part in pieces]
     for part, wanted in zip(parts, torch.split(targets.flatten().long(), rows), strict=True):
         with torch.autocast(place, torch.bfloat16, enabled=place == "cuda"):
             logits = model.logits(part)  # [rows, V]
@@ -340,33 +306,24 @@ def _evaluate(run: LanguageModelRun, started: float) -> None:
     progress = run.progress
     run.training.record_loss()
     run.model.eval()
-    found = score(run.model, run.scored)
+    scores = score(run.model, run.scored)
     run.model.train()
     progress.seconds = time.monotonic() - started
-    if found.perplexity < (math.inf if progress.best is None else progress.best):
-        progress.best = found.perplexity
+    if scores.perplexity < (math.inf if progress.best is None else progress.best):
+        progress.best = scores.perplexity
         progress.best_at = progress.step
-        facts = {
-            **run.facts,
-            "step": progress.step,
-            "epoch": progress.step / run.chunks,
-            "held_out": found.as_dict(),
-        }
+        epoch = progress.step / run.chunks
+        facts = {**run.facts, "step": progress.step, "epoch": epoch, "held_out": scores.as_dict()}
         facts |= {"trained_on": progress.characters, "seconds": round(progress.seconds, 2)}
         save_direction(run.folder, run.direction, run.model.state_dict(), facts)
-    figures = {
-        key: value
-        for key, value in found.as_dict().items()
-        if key in ("perplexity", "bits", "bits_a_character")
-    }
+    names = ("perplexity", "bits", "bits_a_character")
+    figures = {name: value for name, value in scores.as_dict().items() if name in names}
     run.log.record("evaluate", **figures, **run.rates())
     run.training.reset_loss()
 
 
 def _finish(run: LanguageModelRun) -> dict[str, Any]:
-    """Score the best weights, as they are on disk, on all held-out text; write card and curve;
-    remove the state.
-    """
+    """Score the best weights, read from disk, on all held-out text; write card and curve."""
     folder = run.folder
     direction = run.direction
     loaded = load_language_model(folder, run.recipe.device, (direction,))
@@ -376,12 +333,7 @@ def _finish(run: LanguageModelRun) -> dict[str, Any]:
     save_direction(folder, direction, model.state_dict(), facts)
     write_card(folder)
     picture = write_curve(folder, direction)
-    run.log.record(
-        "done",
-        direction=direction,
-        held_out=facts["held_out"],
-        seconds=facts["seconds"],
-        curve=picture,
-    )
+    figures = {name: facts[name] for name in ("held_out", "seconds")}
+    run.log.record("done", direction=direction, **figures, curve=picture)
     remove(folder / state_file(direction))
     return facts

@@ -31,15 +31,13 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first: of two processes that share the files, neither is left alone with it
-    at the end.
-    """
+    """Run the file that takes longest first, so that no process ends long after the others."""
     items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the made corpus and its vectors. Nobody writes into it."""
+    """Folder of the artificial corpus and its vectors. Tests must not write into it."""
     folder = tmp_path_factory.mktemp("made")
     write_made(folder)
     return folder
@@ -47,39 +45,38 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def lattice_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained lattice model. Nobody writes into it."""
+    """A trained lattice model. Tests must not write into it."""
     return train(made_config(made), tmp_path_factory.mktemp("models") / "lattice").folder
 
 
 @pytest.fixture(scope="session")
 def char_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained character model. Nobody writes into it."""
-    return train(
-        made_config(made, model__encoder="char"), tmp_path_factory.mktemp("models") / "char"
-    ).folder
+    """A trained character model. Tests must not write into it."""
+    config = made_config(made, model__encoder="char")
+    return train(config, tmp_path_factory.mktemp("models") / "char").folder
 
 
 @pytest.fixture(scope="session")
 def lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained language model. Nobody writes into it."""
+    """An untrained language model. Tests must not write into it."""
     return write_language_model(tmp_path_factory.mktemp("lm"))
 
 
 @pytest.fixture(scope="session")
 def transformer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny random transformer. Nobody writes into it."""
+    """A tiny random transformer. Tests must not write into it."""
     return write_transformer(tmp_path_factory.mktemp("transformer"))
 
 
 @pytest.fixture(scope="session")
 def lm_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Raw text: sixty lines, of which six are held out; about twenty chunks an epoch."""
+    """Raw text: 60 lines, of which 6 are held out; about 20 chunks an epoch."""
     return write_text(tmp_path_factory.mktemp("text") / "text.txt")
 
 
 @pytest.fixture(scope="session")
 def trained_lm(lm_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A language model of that text, both directions. Nobody writes into it."""
+    """A language model of `lm_text` in both directions. Tests must not write into it."""
     folder = tmp_path_factory.mktemp("models") / "lm"
     train_language_model(tiny(), [lm_text], folder)
     return folder
@@ -87,12 +84,12 @@ def trained_lm(lm_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder of the test's own."""
+    """Path of an empty cache folder for one test."""
     monkeypatch.setenv("HANLATTICE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def tagger(lattice_folder: Path) -> Predictor:
-    """The lattice model, fresh, so that a test may change its lexicon."""
+    """The lattice model, loaded anew, so that a test may change its lexicon."""
     return load(lattice_folder)

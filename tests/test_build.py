@@ -1,6 +1,4 @@
-"""How the C library is built: by an installation and by hand, once for the same sources and
-compiler.
-"""
+"""Building the C library, by an installation and by hand."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OPS = "src/hanlattice/ops"
-# A compiler that writes what it was asked to write and keeps a list of its calls; {version} is what
-# it calls itself.
+# A compiler that writes its version into every output, and keeps a list of its calls.
 COMPILER = """#!/bin/sh
 case "$*" in *--version) echo "cc {version}"; exit;; esac
 echo "$*" >> "$(dirname "$0")/calls"
@@ -50,7 +47,8 @@ def test_a_build_without_compiler_goes_on_and_says_so(
     hook, app = make_hook(build)
     data: dict[str, object] = {"artifacts": []}
     hook.initialize("standard", data)
-    assert data == {"artifacts": []}  # a pure wheel
+    # The wheel stays pure.
+    assert data == {"artifacts": []}
     assert not build.LIBRARY.exists()
     assert "without its C library" in app.display_warning.call_args.args[0]
 
@@ -80,7 +78,8 @@ def test_by_hand_a_missing_compiler_ends_the_build_in_one_line(
         SystemExit, match=r"made\.so was not built with .*nothing -g .*No such file"
     ) as caught:
         build.main()
-    assert isinstance(caught.value.code, str)  # which Python prints, and exits with 1
+    # Python prints a string, and exits with 1.
+    assert isinstance(caught.value.code, str)
     assert caught.value.code.count("\n") == 0
     assert not out.exists()
 
@@ -120,14 +119,13 @@ def test_a_wheel_with_the_library_has_the_platforms_tag(
 def test_every_source_is_compiled_for_both_types_and_all_levels(
     build: ModuleType, tmp_path: Path
 ) -> None:
-    here = build.this_machine()
-    jobs = build.compilations(tmp_path, "lattice_lstm", here)
-    levels = build.known_levels(tmp_path, here)
+    machine = build.this_machine()
+    jobs = build.compilations(tmp_path, "lattice_lstm", machine)
+    levels = build.known_levels(tmp_path, machine)
     sources = list((ROOT / "src/hanlattice/ops/lattice_lstm").glob("native*.c"))
-    of_bytes = [
-        level for level in levels if level in build.SMALL_LEVELS
-    ]  # which only products of bytes have
-    assert len(jobs) == 1 + 2 * (len(levels) - len(of_bytes)) * len(sources) + 2 * len(of_bytes)
+    # Only products of bytes use these levels, in one source.
+    small = [level for level in levels if level in build.SMALL_LEVELS]
+    assert len(jobs) == 1 + 2 * (len(levels) - len(small)) * len(sources) + 2 * len(small)
     assert len({job[-1] for job in jobs}) == len(jobs)
 
 
@@ -152,7 +150,7 @@ def write_compiler(path: Path, version: str = "1.0") -> Path:
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small copy of the project with all that its build reads, and a compiler that is quick."""
+    """A copy of the files that the build reads, with a compiler that takes no time."""
     root = tmp_path / "tree"
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "hatch_build.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -167,21 +165,20 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def calls(tree: Path) -> int:
-    """How often the compiler has been called since this was last asked."""
+    """Return how often the compiler was called since the last question."""
     file = tree.parent / "bin" / "calls"
-    found = len(file.read_text().splitlines()) if file.exists() else 0
+    count = len(file.read_text().splitlines()) if file.exists() else 0
     file.unlink(missing_ok=True)
-    return found
+    return count
 
 
 def install(tree: Path) -> int:
-    """What the hook does in an installation; how often that calls the compiler."""
+    """Run the hook of an installation, and return how often it calls the compiler."""
     calls(tree)
     module = load(tree / "hatch_build.py")
     data: dict[str, list[str]] = {"artifacts": []}
-    module.CustomBuildHook(str(tree), {}, None, mock.Mock(), "", "wheel", mock.Mock()).initialize(
-        "editable", data
-    )
+    hook = module.CustomBuildHook(str(tree), {}, None, mock.Mock(), "", "wheel", mock.Mock())
+    hook.initialize("editable", data)
     assert data["artifacts"] == [f"/{OPS}/libhanlattice.so"]
     assert (tree / OPS / "libhanlattice.so").exists()
     return calls(tree)
@@ -229,9 +226,12 @@ def test_another_compiler_compiles_again(tree: Path, monkeypatch: pytest.MonkeyP
 
 
 def by_hand(tree: Path, *arguments: str) -> str:
-    """`python hatch_build.py` where hatchling is not installed: what it prints."""
-    code = "import runpy, sys\nsys.modules['hatchling'] = None\nrunpy.run_path(sys.argv[0], run_name='__main__')"
-    code = code.replace("sys.argv[0]", repr(str(tree / "hatch_build.py")))
+    """Run `python hatch_build.py` as if hatchling were not installed; return what it prints."""
+    file = str(tree / "hatch_build.py")
+    code = (
+        "import runpy, sys\nsys.modules['hatchling'] = None\n"
+        f"runpy.run_path({file!r}, run_name='__main__')"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
     )
@@ -244,7 +244,8 @@ def test_by_hand_it_says_whether_it_compiles(tree: Path) -> None:
     assert told[1].startswith("compiled the C library in ")
     assert by_hand(tree, "--if-changed") == "the C library is up to date\n"
     assert by_hand(tree).startswith("compiling")
-    assert install(tree) == 0  # which finds what was made by hand
+    # An installation keeps a library that was made by hand.
+    assert install(tree) == 0
 
 
 def test_a_part_is_not_taken_for_the_whole(tree: Path) -> None:
@@ -257,16 +258,8 @@ def test_a_part_is_not_taken_for_the_whole(tree: Path) -> None:
 def test_a_wheel_has_the_library_and_no_stamp(tree: Path) -> None:
     install(tree)
     assert json.loads((tree / OPS / "libhanlattice.so.json").read_text())
-    command = [
-        sys.executable,
-        "-m",
-        "hatchling",
-        "build",
-        "-t",
-        "wheel",
-        "-d",
-        str(tree.parent / "out"),
-    ]
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    command += ["-d", str(tree.parent / "out")]
     subprocess.run(command, cwd=tree, capture_output=True, check=True)
     (wheel,) = (tree.parent / "out").iterdir()
     assert not wheel.name.endswith("-any.whl")
@@ -275,31 +268,33 @@ def test_a_wheel_has_the_library_and_no_stamp(tree: Path) -> None:
     assert names == ["hanlattice/ops/libhanlattice.so"]
 
 
-# In the place of zig: it writes its target and the name of what it was asked for, without the
-# folder.
-ZIG = "import pathlib, sys\npathlib.Path(sys.argv[-1]).write_text(sys.argv[3] + ' ' + pathlib.Path(sys.argv[-1]).name)\n"
+# Instead of zig: it writes its target and the name of its output.
+ZIG = """\
+import pathlib, sys
+output = pathlib.Path(sys.argv[-1])
+output.write_text(sys.argv[3] + ' ' + output.name)
+"""
 
 
 def test_every_platform_is_what_its_tag_says(build: ModuleType) -> None:
     for tag, target in build.PLATFORMS.items():
         machine, system, *kind = re.split("[-.]", target)
-        where, version, processor = re.fullmatch(
-            r"(\D+?)_(?:(\d+_\d+)_)?(\w+)", tag.partition(".")[0]
-        ).groups()
-        assert (
-            processor in {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}[machine]
-        )
+        match = re.fullmatch(r"(\D+?)_(?:(\d+_\d+)_)?(\w+)", tag.partition(".")[0])
+        assert match
+        family, version, processor = match.groups()
+        processors = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
+        assert processor in processors[machine]
         libc = {
             "manylinux": ["gnu", "2", "17"],
             "musllinux": ["musl"],
             "macosx": ["11", "0"],
             "win": ["gnu"],
-        }[where]
+        }[family]
         assert kind == libc
-        assert version is None or where == "musllinux" or version == "_".join(libc[-2:])
-        made = build.other_machine(tag)
-        assert (made.machine, made.compiler[-1]) == (machine, target)
-        assert made.name.endswith({"linux": ".so", "macos": ".dylib", "windows": ".dll"}[system])
+        assert version is None or family == "musllinux" or version == "_".join(libc[-2:])
+        other = build.other_machine(tag)
+        assert (other.machine, other.compiler[-1]) == (machine, target)
+        assert other.name.endswith({"linux": ".so", "macos": ".dylib", "windows": ".dll"}[system])
 
 
 def test_a_platform_that_is_not_there_is_refused(build: ModuleType) -> None:
@@ -316,7 +311,7 @@ def test_a_platform_that_is_not_there_is_refused(build: ModuleType) -> None:
 def test_a_wheel_for_another_machine(
     tree: Path, monkeypatch: pytest.MonkeyPatch, tag: str, name: str
 ) -> None:
-    """It has the library of that machine and not of this one; built twice it is the same bytes."""
+    """The wheel has the library of the other machine, and two builds give the same bytes."""
     install(tree)
     (tree.parent / "ziglang").mkdir()
     (tree.parent / "ziglang" / "__main__.py").write_text(ZIG)
@@ -324,17 +319,15 @@ def test_a_wheel_for_another_machine(
     for folder in ("one", "two"):
         command = [sys.executable, "hatch_build.py", "--wheels", f"../{folder}", "--for", tag]
         subprocess.run(command, cwd=tree, capture_output=True, check=True)
-    one, two = (
-        tree.parent / folder / f"hanlattice-0.1.0-py3-none-{tag}.whl" for folder in ("one", "two")
-    )
-    with zipfile.ZipFile(one) as archive:
+    wheels = [tree.parent / f / f"hanlattice-0.1.0-py3-none-{tag}.whl" for f in ("one", "two")]
+    with zipfile.ZipFile(wheels[0]) as archive:
         names = [name for name in archive.namelist() if "libhanlattice" in name]
         assert names == [f"hanlattice/ops/{name}"]
         target = load(tree / "hatch_build.py").PLATFORMS[tag]
         assert archive.read(names[0]).decode() == f"{target} {name}"
         described = next(name for name in archive.namelist() if name.endswith("/WHEEL"))
         assert f"Tag: py3-none-{tag}\n" in archive.read(described).decode()
-    assert one.read_bytes() == two.read_bytes()
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
 
 
 def test_a_compiler_that_fails_ends_a_wheel_for_another_machine(
@@ -359,6 +352,5 @@ def test_zig_links_for_another_machine(build: ModuleType, tmp_path: Path, tag: s
     build.build(tmp_path / target.name, op="no op, only library.c", target=target)
     start = (tmp_path / target.name).read_bytes()[:20]
     assert start.startswith(b"\x7fELF" if tag.startswith("musl") else b"\xcf\xfa\xed\xfe")
-    assert (
-        start[18:20] == b"\xb7\x00" or start[4:8] == b"\x0c\x00\x00\x01"
-    )  # ARM, as ELF and as macOS write it
+    # ARM, as ELF and as macOS write it
+    assert start[18:20] == b"\xb7\x00" or start[4:8] == b"\x0c\x00\x00\x01"

@@ -63,7 +63,8 @@ def test_tables_json_and_plot(tmp_path):
 
 
 def test_one_table_alone_comes_after_the_check(tmp_path, monkeypatch):
-    monkeypatch.setitem(MEASURED, "checks", lambda *_: [])  # which takes seconds
+    # The checks take seconds.
+    monkeypatch.setitem(MEASURED, "checks", lambda *_: [])
     asked = [
         *QUICK,
         "--only",

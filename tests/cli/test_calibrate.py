@@ -40,10 +40,11 @@ def test_candidates_are_more(lattice_folder, made, tmp_path):
             == 0
         )
         (only,) = json.loads((tmp_path / "c.json").read_text("utf-8"))["files"].values()
-        counts.append([each["count"] for each in only["width"]])
+        counts.append([item["count"] for item in only["width"]])
     spans, candidates = counts
     assert sum(candidates) > sum(spans)
-    assert candidates[-1] == spans[-1]  # what is nearly sure is in the best tagging
+    # Spans with the highest scores are in the best tagging.
+    assert candidates[-1] == spans[-1]
     hanlattice(
         "calibrate", lattice_folder, made / "test.bmes", "-o", tmp_path / "c.md", "--candidates"
     )
@@ -119,7 +120,7 @@ def test_the_best_set_of_spans(lattice_folder, made, tmp_path):
     )
     assert "the best set of spans above 0.900" in outcome.text
     (only,) = json.loads((tmp_path / "c.json").read_text("utf-8"))["files"].values()
-    assert sum(each["count"] for each in only["width"][:-1]) == 0
+    assert sum(item["count"] for item in only["width"][:-1]) == 0
     report = json.loads(
         hanlattice("evaluate", lattice_folder, file, "--decode", "0.9", "--json").text
     )
@@ -139,7 +140,7 @@ def test_fit_writes_curves_into_the_model_or_a_copy(lattice_folder, made, tmp_pa
     record = json.loads((tmp_path / "c.json").read_text("utf-8"))["files"]
     assert list(record) == [f"{held}, before", f"{held}, after"]
     before, after = record.values()
-    assert [each["count"] for each in (before, after)] == [before["count"]] * 2
+    assert [item["count"] for item in (before, after)] == [before["count"]] * 2
     assert after["brier"] <= before["brier"]
     assert set(after["labels"]) == {"LOC", "PER"}
     for raw, wanted in (((), after), (("--raw",), before)):
@@ -148,9 +149,10 @@ def test_fit_writes_curves_into_the_model_or_a_copy(lattice_folder, made, tmp_pa
     text = "王小明在青石镇工作。"
     for options in ((), ("-f", "inline")):
         tagged = [
-            hanlattice("tag", "-m", each, *options, text).text for each in (lattice_folder, copy)
+            hanlattice("tag", "-m", item, *options, text).text for item in (lattice_folder, copy)
         ]
-        assert (tagged[0] == tagged[1]) == bool(options)  # other scores, the same spans
+        # Scores differ, and spans are the same.
+        assert (tagged[0] == tagged[1]) == bool(options)
     assert "held.jsonl (" in hanlattice("info", copy).text
     assert "- scores calibrated on held.jsonl (" in (copy / "README.md").read_text("utf-8")
     assert "calibration" not in json.loads(hanlattice("info", lattice_folder, "--json").text)
@@ -186,4 +188,4 @@ def test_what_cannot_be_fitted(lattice_folder, made, tmp_path):
         "leave out --candidates and --raw"
     )
     hanlattice("calibrate", lattice_folder, few, "--save", tmp_path / "m").refused("give both")
-    assert [each.name for each in tmp_path.iterdir()] == ["few.jsonl"]
+    assert [item.name for item in tmp_path.iterdir()] == ["few.jsonl"]

@@ -39,7 +39,7 @@ def _quick_processes(monkeypatch) -> None:
 
 
 def events_of(log: Path) -> list[dict[str, Any]]:
-    """Those that are written whole."""
+    """Return the events of a log, without a line that is still being written."""
     lines = log.read_text("utf-8").splitlines(keepends=True) if log.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -73,8 +73,8 @@ def test_a_table_and_its_files(toml, tmp_path):
         record.write_bytes(content)
         hanlattice("compare", *files, *options).refused("b-1.json: a damaged record", "remove it")
     record.write_bytes(whole)
-    other = hanlattice("compare", *files, *options, "--set", "train.lr=0.5")
-    other.refused("has 2 problems", "train.lr was 0.02 and is 0.5")
+    second = hanlattice("compare", *files, *options, "--set", "train.lr=0.5")
+    second.refused("has 2 problems", "train.lr was 0.02 and is 0.5")
 
 
 def test_a_failed_run_is_2_at_the_end(toml, tmp_path):
@@ -124,10 +124,7 @@ def test_variants(toml, tmp_path):
 
 
 def test_kill_9_and_the_same_command(toml, tmp_path):
-    """The run ends with its parent; then what is finished stays, and what was stopped is resumed.
-
-    The long one ends only by being killed, so that nothing depends on which is quicker.
-    """
+    """A killed run ends its workers; finished runs stay, and the others are resumed."""
     short = toml("short")
     long = toml("long", train__epochs=1_000_000)
     out = tmp_path / "out"
@@ -139,7 +136,8 @@ def test_kill_9_and_the_same_command(toml, tmp_path):
         # The state of an epoch is written after its line in the log: with two lines there is one.
         wait_until(lambda: sum(event["event"] == "epoch" for event in events_of(log)) > 1, process)
         process.kill()
-        process.communicate(timeout=PATIENCE)  # which ends only when no process holds the pipes
+        # `communicate` ends only when no process holds the pipes.
+        process.communicate(timeout=PATIENCE)
     assert not (out / "results" / "long-1.json").exists()
     heard = []
 
@@ -161,7 +159,7 @@ def test_kill_9_and_the_same_command(toml, tmp_path):
 
 
 def test_ctrl_c_stops_all(toml, tmp_path):
-    """Also at the moment when a process is being started. A terminal sends it to all."""
+    """The same while a worker starts. A terminal sends Ctrl-C to all processes."""
     file = toml("long", train__epochs=100_000)
     words = [
         "compare",

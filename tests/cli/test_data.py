@@ -1,6 +1,4 @@
-"""`hanlattice data list` and `data get`, with a download that is in the cache already; and `data
-stats`.
-"""
+"""`hanlattice data`: `list`, `get` with a download in the cache, and `stats`."""
 
 from __future__ import annotations
 
@@ -87,13 +85,13 @@ def test_stats_of_files(made, tmp_path):
     ):
         assert part in shown.text
     assert (tmp_path / "s.svg").read_bytes().startswith(b"<?xml")
-    found = json.loads(
+    result = json.loads(
         hanlattice("data", "stats", "--json", *files, "--train", made / "train.bmes").text
     )
-    assert found["train"] == str(made / "train.bmes")
+    assert result["train"] == str(made / "train.bmes")
     train = read_corpus(made / "train.bmes").sentences
     for file in files:
-        assert found["files"][str(file)] == statistics(read_corpus(file), train)
+        assert result["files"][str(file)] == statistics(read_corpus(file), train)
     assert (
         json.loads(hanlattice("data", "stats", "--json", files[0]).text)["files"][str(files[0])][
             "unseen"

@@ -1,6 +1,4 @@
-"""Bad input of every kind, through the command line: exit code 2, file and line named, never a
-traceback.
-"""
+"""Bad input of every kind: exit code 2, the file and the line, and never a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from tests.helpers.made import made_tree, write_toml
 
 @pytest.fixture
 def data(made: Path, tmp_path: Path) -> Path:
-    """A copy of the made corpus to spoil."""
+    """A copy of the artificial corpus, which a test may damage."""
     return Path(shutil.copytree(made, tmp_path / "data"))
 
 
@@ -59,7 +57,7 @@ def test_a_column_missing_at_a_line(data):
     [("Q-PER", "'Q-PER'"), ("B_PER", "'B_PER' is not a tag"), ("I-PER", "fits no scheme")],
 )
 def test_a_tag_that_does_not_fit_at_a_line(data, tag, why):
-    """The file has M and E, so I belongs to another scheme."""
+    """The file has M and E, so tag I belongs to another scheme."""
     text = "一\tO\n王\tB-PER\n明\tM-PER\n国\tE-PER\n\n王\t" + tag + "\n"
     (data / "dev.bmes").write_text(text, "utf-8")
     train(data).refused(f"{data / 'dev.bmes'}:6: ", why)
@@ -91,7 +89,8 @@ def test_a_file_of_vectors_that_is_none(data):
     train(data).refused(f"{data / 'words.bin'}:1: not word vectors")
     (data / "chars.vec").write_text("2 3\n南 1 2\n白 1 2\n", "utf-8")
     train(data).refused(
-        f"{data / 'chars.vec'}: no row of it is a word and its vector (line 2: expected a word and 3 numbers"
+        f"{data / 'chars.vec'}: no row of it is a word and its vector "
+        "(line 2: expected a word and 3 numbers"
     )
 
 

@@ -34,8 +34,8 @@ def test_the_test_set_again_gives_the_scores_of_training(lattice_folder, made):
     assert (shown.code, shown.err) == (0, "")
     assert "30 sentences" in " ".join(shown.text.split())
     assert all(label in shown.text for label in ("all", "PER", "LOC"))
-    found = json.loads(hanlattice("evaluate", "--json", lattice_folder, made / "test.bmes").text)
-    assert found == json.loads(hanlattice("info", "--json", lattice_folder).text)["scores"]["test"]
+    result = json.loads(hanlattice("evaluate", "--json", lattice_folder, made / "test.bmes").text)
+    assert result == json.loads(hanlattice("info", "--json", lattice_folder).text)["scores"]["test"]
 
 
 def test_every_format_gives_the_same(lattice_folder, tmp_path):
@@ -44,7 +44,7 @@ def test_every_format_gives_the_same(lattice_folder, tmp_path):
     write_columns(tmp_path / "a.bmes", given_sentences, "BMES")
     write_jsonl(tmp_path / "a.jsonl", given_sentences)
     write_jsonl(tmp_path / "a.other", given_sentences)
-    found = [
+    result = [
         json.loads(hanlattice("evaluate", "--json", lattice_folder, tmp_path / name, *more).text)
         for name, more in (
             ("a.bio", []),
@@ -53,8 +53,8 @@ def test_every_format_gives_the_same(lattice_folder, tmp_path):
             ("a.other", ["--format", "jsonl"]),
         )
     ]
-    assert found[0]["overall"]["gold"] == sum(len(s.spans or ()) for s in given_sentences)
-    assert all(each == found[0] for each in found)
+    assert result[0]["overall"]["gold"] == sum(len(s.spans or ()) for s in given_sentences)
+    assert all(item == result[0] for item in result)
 
 
 def test_loose_counts_tags(lattice_folder, made, tmp_path):
@@ -78,8 +78,8 @@ def test_a_label_that_the_model_does_not_know_is_missed(char_folder, tmp_path):
     write_columns(
         tmp_path / "a.bmes", [Sentence("王小明去了月球！", (Span(0, 3, "PER"), Span(5, 7, "MOON")))]
     )
-    found = json.loads(hanlattice("evaluate", "--json", char_folder, tmp_path / "a.bmes").text)
-    assert found["by_type"]["MOON"] == {
+    result = json.loads(hanlattice("evaluate", "--json", char_folder, tmp_path / "a.bmes").text)
+    assert result["by_type"]["MOON"] == {
         "precision": 0,
         "recall": 0,
         "f1": 0,
@@ -137,13 +137,13 @@ def test_only_short_sentences_as_if_the_file_had_no_others(lattice_folder, tmp_p
     write_columns(tmp_path / "short.bmes", short)
     for more in ([], ["--loose"]):
         asked = ["--json", "--shorter-than", str(limit), *more]
-        found = json.loads(
+        result = json.loads(
             hanlattice("evaluate", *asked, lattice_folder, tmp_path / "all.bmes").text
         )
         part = {"characters": limit, "sentences": len(short), "left_out": 40 - len(short)}
         assert 0 < len(short) < 40
-        assert found.pop("shorter_than") == part
-        assert found == json.loads(
+        assert result.pop("shorter_than") == part
+        assert result == json.loads(
             hanlattice("evaluate", "--json", *more, lattice_folder, tmp_path / "short.bmes").text
         )
     shown = hanlattice(
@@ -157,7 +157,8 @@ def test_a_limit_that_leaves_nothing(lattice_folder, made):
     shortest = min(map(len, read_corpus(made / "test.bmes").sentences))
     refused = hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", shortest)
     refused.refused(
-        f"test.bmes: --shorter-than {shortest} leaves no sentence: the shortest has {shortest} characters"
+        f"test.bmes: --shorter-than {shortest} leaves no sentence: "
+        f"the shortest has {shortest} characters"
     )
     assert (
         hanlattice("evaluate", lattice_folder, made / "test.bmes", "--shorter-than", "0").code == 2
@@ -165,20 +166,20 @@ def test_a_limit_that_leaves_nothing(lattice_folder, made):
 
 
 def joined(parts: Sequence[Sentence]) -> Sentence:
-    """One long sentence of several."""
+    """Join several sentences into one."""
     first = list(accumulate(map(len, parts), initial=0))
     spans = [
-        span.shifted(at)
-        for part, at in zip(parts, first, strict=False)
+        span.shifted(index)
+        for part, index in zip(parts, first, strict=False)
         for span in part.spans or ()
     ]
     return Sentence("".join(part.text for part in parts), tuple(spans))
 
 
-def count_spans(corpus: Sequence[Sentence], found: Sequence[Sequence[Span]]) -> dict[str, int]:
-    """Span by span, as seqeval does."""
+def count_spans(corpus: Sequence[Sentence], result: Sequence[Sequence[Span]]) -> dict[str, int]:
+    """Count spans as seqeval does."""
     counts = {"gold": 0, "predicted": 0, "correct": 0}
-    for sentence, spans in zip(corpus, found, strict=True):
+    for sentence, spans in zip(corpus, result, strict=True):
         gold = [(span.label, span.start, span.end) for span in sentence.spans or ()]
         counts["gold"] += len(gold)
         counts["predicted"] += len(spans)
@@ -188,7 +189,7 @@ def count_spans(corpus: Sequence[Sentence], found: Sequence[Sequence[Span]]) -> 
 
 @pytest.fixture(scope="module")
 def long_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences of one to forty made ones."""
+    """Write sentences that are made of one to forty sentences."""
     made = sentences(120, 8)
     path = tmp_path_factory.mktemp("long") / "long.bmes"
     write_columns(path, [joined(made[:size]) for size in (1, 2, 40, 3, 1, 5, 8, 4, 6, 2, 12)])
@@ -213,7 +214,8 @@ def test_scores_by_length(lattice_folder, long_corpus, tmp_path):
     assert report == json.loads(hanlattice("evaluate", lattice_folder, long_corpus, "--json").text)
     assert [row["characters"] for row in rows][-2:] == ["101–249", "250 or more"]
     tagger = load(lattice_folder)
-    tagger.limit = 10_000  # `evaluate` reads every sentence whole
+    # `evaluate` does not divide long sentences.
+    tagger.limit = 10_000
     borders = [(0, 20), (20, 40), (40, 60), (60, 80), (80, 100), (100, 249), (249, 10_000)]
     for row, (low, high) in zip(rows, borders, strict=True):
         part = [sentence for sentence in corpus if low < len(sentence) <= high]
@@ -248,7 +250,7 @@ def test_scores_by_length_are_loose_and_short_as_the_others(lattice_folder, long
 
 
 def test_scores_by_the_share_of_the_lexicon(lattice_folder, made, tmp_path):
-    """As if the other words had been removed; each share has the words of the smaller ones."""
+    """A share of the lexicon scores as if the other words were removed; shares are nested."""
     file = made / "test.bmes"
     outcome = hanlattice(
         "evaluate", lattice_folder, file, "--by-lexicon", "--json", "--plot", tmp_path / "a.svg"
@@ -263,9 +265,10 @@ def test_scores_by_the_share_of_the_lexicon(lattice_folder, made, tmp_path):
     words = list(tagger.lexicon)
     assert [row["share"] for row in rows] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     for row in reversed(rows):
-        for word, nth in zip(words, order, strict=True):
-            if nth >= row["words"]:
-                tagger.lexicon.remove(word)  # what is gone stays gone: shares are nested
+        for word, number in zip(words, order, strict=True):
+            if number >= row["words"]:
+                # A removed word stays removed, because shares are nested.
+                tagger.lexicon.remove(word)
         assert len(tagger.lexicon) == row["words"] == round(row["share"] * total)
         assert row["places"] == sum(len(tagger.lexicon.match(sentence.text)) for sentence in corpus)
         counts = count_spans(
@@ -329,13 +332,13 @@ def word_folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def count_crossing(corpus: list[Sentence], edges: list[set[int]]) -> tuple[int, int]:
-    """(those that do not begin and end at an edge, all)"""
+    """Return how many spans begin or end inside a word, and how many there are."""
     pairs = [
-        (span, at)
-        for sentence, at in zip(corpus, edges, strict=True)
+        (span, index)
+        for sentence, index in zip(corpus, edges, strict=True)
         for span in sentence.spans or ()
     ]
-    return sum(not {span.start, span.end} <= at for span, at in pairs), len(pairs)
+    return sum(not {span.start, span.end} <= index for span, index in pairs), len(pairs)
 
 
 def note(crossing: int, gold: int) -> str:
@@ -356,9 +359,9 @@ def test_a_word_model_says_what_its_segmenter_hides(word_folder, tmp_path):
     assert (shown.code, shown.err) == (0, note(crossing, gold))
     for more in ([], ["--loose"]):
         outcome = hanlattice("evaluate", "--json", *more, word_folder, tmp_path / "a.bmes")
-        found = json.loads(outcome.text)
+        result = json.loads(outcome.text)
         assert outcome.err == note(crossing, gold)
-        assert found["segmentation"] == {"crossing": crossing, "gold": gold}
+        assert result["segmentation"] == {"crossing": crossing, "gold": gold}
     strict = json.loads(hanlattice("evaluate", "--json", word_folder, tmp_path / "a.bmes").text)
     assert strict["overall"]["gold"] == gold
     assert strict["overall"]["correct"] <= gold - crossing
@@ -407,7 +410,7 @@ def test_without_rjieba_it_says_how_to_install_it(word_folder, made, monkeypatch
 
 @pytest.fixture(scope="module")
 def cutter(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a trained segmenter; its files lie beside it."""
+    """The folder of a trained segmenter, next to its files."""
     work = tmp_path_factory.mktemp("cutter")
     return train(make_config(cutting_tree(made, work)), work / "model").folder
 
@@ -415,12 +418,12 @@ def cutter(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_segmenter_is_scored_as_at_the_end_of_its_training(cutter):
     outcome = hanlattice("evaluate", "--json", cutter, cutter.parent / "test.seg")
     assert (outcome.code, outcome.err) == (0, "")
-    found = json.loads(outcome.text)
+    result = json.loads(outcome.text)
     kept = json.loads(hanlattice("info", "--json", cutter).text)["scores"]["test"]
     assert kept["segmentation"].pop("worst") == []
-    assert found["segmentation"].pop("worst")
-    assert found == kept
-    assert found["segmentation"]["spans"] == found["overall"]
+    assert result["segmentation"].pop("worst")
+    assert result == kept
+    assert result["segmentation"]["spans"] == result["overall"]
 
 
 def test_the_tables_are_those_of_score(cutter, tmp_path):
@@ -487,9 +490,11 @@ def test_what_a_segmenter_cannot_be_scored_on(cutter, char_folder, made):
 
 def test_twenty_words_are_shown_and_one_sentence_is_one(cutter, tmp_path):
     texts = [
-        f"{chr(0x4E00 + 3 * at)}{chr(0x4E01 + 3 * at)}{chr(0x4E02 + 3 * at)}" for at in range(60)
+        f"{chr(0x4E00 + 3 * index)}{chr(0x4E01 + 3 * index)}{chr(0x4E02 + 3 * index)}"
+        for index in range(60)
     ]
-    (tmp_path / "a.seg").write_text(" ".join(texts), "utf-8")  # unknown words
+    # The model knows none of these words.
+    (tmp_path / "a.seg").write_text(" ".join(texts), "utf-8")
     outcome = hanlattice("evaluate", cutter, tmp_path / "a.seg")
     assert (outcome.code, outcome.err) == (0, "")
     assert "missed most often: 20 of " in outcome.text
@@ -510,7 +515,8 @@ def test_a_file_whose_suffix_says_nothing_is_like_what_the_model_learnt_from(
     )
     assert (named.code, named.text) == (0, expected)
     refused = hanlattice("evaluate", "--format", "columns", cutter, tmp_path / "test.txt")
-    refused.refused("test.txt")  # a format that is named counts
+    # A named format counts more than the suffix.
+    refused.refused("test.txt")
     (tmp_path / "columns.txt").write_bytes((made / "test.bmes").read_bytes())
     plain, suffixed = (
         hanlattice("evaluate", "--json", lattice_folder, file)
@@ -525,18 +531,18 @@ def test_the_format_that_a_model_was_trained_with_counts(made, tmp_path):
     folder = write_untrained(tmp_path / "model", config, corpus)
     write_jsonl(tmp_path / "a.txt", corpus)
     write_columns(tmp_path / "a.bmes", corpus)
-    found = [
+    result = [
         hanlattice("evaluate", "--json", folder, tmp_path / name) for name in ("a.txt", "a.bmes")
     ]
-    assert [each.code for each in found] == [0, 0]
-    assert found[0].text == found[1].text
+    assert [item.code for item in result] == [0, 0]
+    assert result[0].text == result[1].text
 
 
 # ---- a user's dictionary
 
 
 def test_the_words_of_a_dictionary_count(lattice_folder, made, tmp_path):
-    """As they do for a program that adds them, and with a note of those that cannot."""
+    """Words of `--lexicon` count as in the library, and unusable words give a note."""
     (tmp_path / "words.txt").write_text("王小明在青\n王\n石镇 工\n", "utf-8")
     shown = hanlattice(
         "evaluate", "--json", lattice_folder, made / "test.bmes", "-l", tmp_path / "words.txt"
@@ -547,19 +553,19 @@ def test_the_words_of_a_dictionary_count(lattice_folder, made, tmp_path):
     tagger = load(lattice_folder)
     corpus = read_corpus(made / "test.bmes").sentences
     tagger.lexicon.load(tmp_path / "words.txt")
-    found = [document.spans for document in tagger([sentence.text for sentence in corpus])]
+    result = [document.spans for document in tagger([sentence.text for sentence in corpus])]
     assert (
         json.loads(shown.text)
-        == score([sentence.spans or () for sentence in corpus], found).as_dict()
+        == score([sentence.spans or () for sentence in corpus], result).as_dict()
     )
 
 
 def test_a_dictionary_is_trusted_as_much_as_it_is_said(tmp_path, made):
-    """By a segmenter: with all words of the gold text it can be made to find them."""
+    """With all words of the gold text, a segmenter finds them."""
     gold = [*map(in_words, sentences(12, 5))]
     folder = write_untrained(tmp_path / "model", made_config(made, model__encoder="lattice"), gold)
     write_segmented(tmp_path / "gold.seg", gold)
-    words = {each.text[word.start : word.end] for each in gold for word in each.spans or ()}
+    words = {item.text[word.start : word.end] for item in gold for word in item.spans or ()}
     (tmp_path / "words.txt").write_text("\n".join(words - set("".join(words))), "utf-8")
     own = ["evaluate", "--json", folder, tmp_path / "gold.seg", "-l", tmp_path / "words.txt"]
     plain, none, usual, most = (
@@ -607,8 +613,8 @@ def test_decoding_by_spans(lattice_folder, made):
     assert [report.get("threshold") for report in reports] == [None, 0.5]
     tagger = load(lattice_folder, decode=0.5)
     gold = read_corpus(file).sentences
-    found = [tagger(sentence.text).spans for sentence in gold]
-    assert counts[1] == score([sentence.spans or () for sentence in gold], found).overall.predicted
+    result = [tagger(sentence.text).spans for sentence in gold]
+    assert counts[1] == score([sentence.spans or () for sentence in gold], result).overall.predicted
     hanlattice("evaluate", lattice_folder, file, "--decode", "viterbi").refused(
         "decode must be path, spans, or a threshold"
     )

@@ -77,7 +77,7 @@ def test_svg_to_a_file(lattice_folder, out):
 
 def test_svg_is_of_one_text(lattice_folder, out):
     hanlattice("explain", TEXT, TEXT, "-m", lattice_folder, "-f", "svg", "-o", out).refused(
-        "of one text, and there are more", "html"
+        "shows one text, and there are more", "html"
     )
     hanlattice("explain", "-", "-m", lattice_folder, "-f", "svg", "-o", out).refused(
         "there is none"
@@ -158,7 +158,7 @@ def test_ways_to_decode(lattice_folder):
         hanlattice("explain", TEXT, "-m", lattice_folder, "-f", "json", "--decode", "1").text
     )
     assert shown["spans"] == []
-    assert {each["tag"] for each in shown["characters"]} == {"O"}
+    assert {item["tag"] for item in shown["characters"]} == {"O"}
     spans = json.loads(
         hanlattice("explain", TEXT, "-m", lattice_folder, "-f", "json", "--decode", "spans").text
     )

@@ -17,7 +17,7 @@ from tests.helpers.command import hanlattice
 
 @pytest.fixture
 def data(made: Path, tmp_path: Path) -> Path:
-    """A copy of the made corpus to write beside."""
+    """A copy of the artificial corpus, next to which a test may write."""
     return Path(shutil.copytree(made, tmp_path / "data"))
 
 
@@ -160,7 +160,7 @@ def test_what_is_wrong_is_one_line(data):
 
 
 def test_what_can_be_known_is_told_before_the_vectors_are_read(data):
-    """The vectors are broken here, and nothing is said of that."""
+    """The vectors are broken too, but the earlier error is reported."""
     (data / "bad.vec").write_text("nothing\n", "utf-8")
     (data / "folder.bin").mkdir()
     (data / "empty.txt").touch()

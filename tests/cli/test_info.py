@@ -1,4 +1,4 @@
-"""`hanlattice info`: what a model is."""
+"""`hanlattice info`: the description of a model."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_softwords(pos, made, tmp_path):
 
 
 def test_another_version_of_the_segmenter_is_noted(made, tmp_path):
-    """But not if its version is unknown."""
+    """A segmenter of unknown version gives no note."""
     folder = train(made_config(made, **WORD), tmp_path / "run").folder
     record = json.loads((folder / "config.json").read_text("utf-8"))
     assert record["segmenter"] == {"name": "rjieba", "version": version("rjieba")}
@@ -158,7 +158,10 @@ def test_another_version_of_the_segmenter_is_noted(made, tmp_path):
         scored = hanlattice("evaluate", folder, made / "test.bmes")
         assert (shown.code, scored.code) == (0, 0)
         assert json.loads(shown.text).get("segmenter version") == then
-        message = f"note: the model was trained with words by rjieba 0.0.1, and rjieba {version('rjieba')} may cut otherwise"
+        message = (
+            "note: the model was trained with words by rjieba 0.0.1, "
+            f"and rjieba {version('rjieba')} may cut otherwise"
+        )
         assert [message in err for err in (shown.err, scored.err)] == [noted, noted]
 
 
@@ -173,7 +176,8 @@ def test_it_is_called_by_its_folder_and_a_packed_one_says_whose_scores_it_has(
     (tmp_path / "ner").symlink_to(lattice_folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path)
     assert hanlattice("info", "ner").text.splitlines()[0].strip() == str(tmp_path / "ner")
-    packed = tmp_path / ("long" * 30) / "a\x1b[1m"  # longer than the table is wide
+    # The name is longer than the table is wide.
+    packed = tmp_path / ("long" * 30) / "a\x1b[1m"
     assert hanlattice("pack", "ner", "-o", packed).code == 0
     shown = hanlattice("info", packed).text
     assert "a\\x1b[1m" in shown
@@ -199,7 +203,7 @@ def test_what_a_lattice_holds(sources, made, tmp_path):
     shown = hanlattice("info", folder).text
     card = (folder / "README.md").read_text("utf-8")
     for name, file in files.items():
-        there = sources in (name, "both")
-        assert facts[name] == (len(read_vectors(file).words) if there else 0)
-        assert facts[f"{name[:-1]} vectors"] == (str(file) if there else "none")
-        assert (str(file) in shown) == (str(file) in card) == there
+        place = sources in (name, "both")
+        assert facts[name] == (len(read_vectors(file).words) if place else 0)
+        assert facts[f"{name[:-1]} vectors"] == (str(file) if place else "none")
+        assert (str(file) in shown) == (str(file) in card) == place

@@ -1,4 +1,4 @@
-"""`hanlattice init`: a configuration for one's own corpus, which trains as it is written."""
+"""`hanlattice init`: a configuration for your own corpus, which trains unchanged."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from tests.helpers.made import PLACES, WORDS, sentences
 
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
-    """An empty folder to work in, and made vectors where `hanlattice data get simplechinese` leaves
-    those.
-    """
+    """An empty working folder, with vectors where `hanlattice data get simplechinese` puts them."""
     names = tuple(dict.fromkeys([*WORDS, *PLACES, *"".join((*WORDS, *PLACES))]))
     matrix = np.random.default_rng(1).normal(size=(len(names), 8)).astype(np.float32)
     (tmp_path / "cache" / "simplechinese").mkdir(parents=True)

@@ -116,7 +116,7 @@ def test_what_cannot_be_trained_on_is_refused(folder, text, tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_reported(text, tmp_path):
-    """A log that leads to a full disk."""
+    """The log is a link to a full disk."""
     (tmp_path / "lm").mkdir()
     (tmp_path / "lm" / "log-forward.jsonl").symlink_to("/dev/full")
     done = hanlattice("pretrain", "lm", text, "--out", tmp_path / "lm", *OPTIONS)
@@ -181,13 +181,13 @@ def test_score_of_a_file_is_that_of_the_training(folder, text, tmp_path, monkeyp
     monkeypatch.setattr(cli_lm, "_BLOCK", 20)
     held = tmp_path / "held.txt"
     held.write_text("\n\n".join(text.read_text("utf-8").splitlines()[9::10]) + "\n", "utf-8")
-    found = [
+    result = [
         hanlattice("lm", "score", "-m", folder, "--file", held),
         hanlattice("lm", "score", "-m", folder, "-", stdin=held.read_bytes()),
     ]
     for direction in ("forward", "backward"):
         known = load_language_model(folder).facts[direction]["held_out"]
-        for done in found:
+        for done in result:
             assert f"{direction}: {known['bits']:.4f} bits a character" in done.text
             assert f"over {known['symbols']} characters" in done.text
 

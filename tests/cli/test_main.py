@@ -1,4 +1,4 @@
-"""The entry point: one exit code for each way in which a command can end."""
+"""The entry point: an exit code for each way in which a command can end."""
 
 from __future__ import annotations
 

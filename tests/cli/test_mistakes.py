@@ -1,4 +1,4 @@
-"""`hanlattice mistakes`: two model folders and a labelled file in; tables, a report and JSON out."""
+"""`hanlattice mistakes`: two models and a labelled file give tables, a report and JSON."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def weak(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of other labels and another training file, cut and held out, that is gone."""
+    """A model with other labels, whose training file is gone."""
     folder = tmp_path_factory.mktemp("other")
     renamed = [
         Sentence(
-            each.text,
-            tuple(Span(span.start, span.end, f"{span.label}.NAM") for span in each.spans or ()),
+            item.text,
+            tuple(Span(span.start, span.end, f"{span.label}.NAM") for span in item.spans or ()),
         )
-        for each in sentences(60, 5)
+        for item in sentences(60, 5)
     ]
     write_columns(folder / "train.bmes", renamed)
     config = made_config(
@@ -59,7 +59,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compared(*arguments: str | Path, folder: Path) -> tuple[Outcome, dict[str, Any]]:
-    """What was printed, and the JSON."""
+    """Return the output and the JSON of a comparison."""
     outcome = hanlattice("mistakes", *arguments, "--json", folder / "all.json")
     assert outcome.code == 0, outcome.err
     record: dict[str, Any] = json.loads((folder / "all.json").read_text("utf-8"))
@@ -121,13 +121,14 @@ def test_offsets_in_json_give_the_labels_of_the_file(weak, lattice_folder, made,
 
 
 def test_the_other_way_round(weak, lattice_folder, made, tmp_path):
-    one = compared(weak, lattice_folder, made / "test.bmes", folder=tmp_path)[1]
-    other = compared(lattice_folder, weak, made / "test.bmes", folder=tmp_path)[1]
-    assert one["overall"]["a"] == other["overall"]["b"]
-    assert one["overall"]["only_a"] == other["overall"]["only_b"]
-    assert one["lexicon"].startswith("that of B")
-    assert other["lexicon"].startswith("that of A")  # which alone has one
-    assert one["p_value"] == other["p_value"]
+    first = compared(weak, lattice_folder, made / "test.bmes", folder=tmp_path)[1]
+    second = compared(lattice_folder, weak, made / "test.bmes", folder=tmp_path)[1]
+    assert first["overall"]["a"] == second["overall"]["b"]
+    assert first["overall"]["only_a"] == second["overall"]["only_b"]
+    assert first["lexicon"].startswith("that of B")
+    # Only A has a lexicon.
+    assert second["lexicon"].startswith("that of A")
+    assert first["p_value"] == second["p_value"]
 
 
 def test_a_model_against_itself(lattice_folder, made, tmp_path):
@@ -178,7 +179,8 @@ def test_models_of_different_labels_and_files(other, lattice_folder, made, tmp_p
     assert "note: labels that A knows and B does not: LOC, PER" in outcome.err
     assert "note: labels that B knows and A does not: LOC.NAM, PER.NAM" in outcome.err
     assert "note: A and B were trained on different sentences" in outcome.err
-    assert record["train"].endswith("of B, 30 sentences")  # of the first 40, without a quarter
+    # A quarter of 40 sentences was held out.
+    assert record["train"].endswith("of B, 30 sentences")
     assert {row["name"] for row in record["breakdowns"]["type"]} >= {"LOC", "PER"}
     assert record["notes"] == [line.removeprefix("note: ") for line in outcome.err.splitlines()]
 
@@ -300,7 +302,8 @@ def test_a_file_of_segmenters_whose_suffix_says_nothing(weak, made, tmp_path):
     del plain["file"], plain["train"], suffixed["file"], suffixed["train"]
     assert plain == suffixed
     outcome = hanlattice("mistakes", weak, cutter, tmp_path / "a.txt")
-    outcome.refused("a.txt")  # they disagree, so it is read as columns
+    # The models read different formats, so the file is read as columns.
+    outcome.refused("a.txt")
 
 
 # ---- --lexicon: a dictionary or a vector file

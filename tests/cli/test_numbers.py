@@ -1,4 +1,4 @@
-"""Number options: what is no finite number of a sensible size is refused before any work."""
+"""Options with numbers refuse NaN, infinity and huge numbers before any work."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ WRONG = ["", "x", "0x10", "1e", "1;2", "[1]", "\ud800", "true", "None", "--", "1
 def number_options(
     command: Any, verb: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Each option that takes a number, with its verb."""
-    for name, each in getattr(command, "commands", {}).items():
-        yield from number_options(each, (*verb, name))
+    """Return the options that take a number, with their commands."""
+    for name, item in getattr(command, "commands", {}).items():
+        yield from number_options(item, (*verb, name))
     for option in command.params:
         if option.type.name.startswith(("int", "float")):
             yield verb, option

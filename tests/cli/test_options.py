@@ -1,4 +1,4 @@
-"""Shared options: a dataclass becomes options of a command, and every help text reaches the screen."""
+"""Shared options: dataclasses become options, and every help text reaches the screen."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_trust_needs_a_dictionary() -> None:
 
 
 def helps(command: Any, verb: str = "hanlattice") -> Iterator[tuple[str, str]]:
-    """Each help text, with its command and option."""
+    """Return each help text, with its command and option."""
     for name, inner in getattr(command, "commands", {}).items():
         yield from helps(inner, f"{verb} {name}")
     yield verb, command.help or ""
@@ -61,5 +61,5 @@ HELPS = dict(helps(get_command(make_app())))
 
 @pytest.mark.parametrize("name", HELPS)
 def test_a_terminal_shows_the_whole_help_text(name: str) -> None:
-    """Rich drops what it takes for a tag, such as `[default: 1]`."""
+    """Rich drops text that looks like one of its tags, such as `[default: 1]`."""
     assert Text.from_markup(HELPS[name]).plain == HELPS[name]

@@ -64,7 +64,7 @@ def test_subwords_on_all_cores_are_the_same(raw, tmp_path):
 
 
 def test_as_a_process_it_says_no_more_than_this(raw, tmp_path):
-    """No line of gensim's log, no warning (they are errors here), and several files at once."""
+    """No line of gensim's log appears, and several files are read at once."""
     packed = tmp_path / "more.gz"
     packed.write_bytes(gzip.compress(raw.read_bytes()))
     outcome = run(
@@ -128,9 +128,7 @@ def test_bad_text(raw, tmp_path):
 
 
 def test_the_text_and_other_records_are_not_overwritten(raw, tmp_path):
-    """raw.txt would be the lexicon of subwords, x.json the record of vectors, sub.json that of the
-    subwords.
-    """
+    """Each output here would replace another file: the text, or a record of another kind."""
     subwords = ("pretrain", "subwords", "--size", "30", "--min-count", "2")
     (tmp_path / "x.json").write_bytes(raw.read_bytes())
     assert hanlattice(*subwords, raw, "--out", tmp_path / "sub").code == 0
@@ -202,9 +200,12 @@ def test_a_pipe_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", ["--dim=0", "--window=0", "--negative=0", "--min-count=0", "--epochs=0", "--sample=1", "--threads=0",
-               "--seed=-1", "--unit=letter", "--dim=x"],
-)  # fmt: skip
+    "option",
+    [
+        *("--dim=0", "--dim=x", "--window=0", "--negative=0", "--min-count=0", "--epochs=0"),
+        *("--sample=1", "--threads=0", "--seed=-1", "--unit=letter"),
+    ],
+)
 def test_an_option_out_of_range(raw, tmp_path, option):
     outcome = hanlattice(
         "pretrain", "vectors", raw, "--unit", "char", "--out", tmp_path / "x", option
@@ -217,7 +218,7 @@ def test_an_option_out_of_range(raw, tmp_path, option):
     "option", ["--size=0", "--longest=1", "--min-count=0", "--size", "--longest", "--min-count"]
 )
 def test_an_option_of_subwords_out_of_range(raw, tmp_path, option):
-    """Without a number of its own, the option gets one that no machine word holds."""
+    """Options without bounds of their own refuse numbers that no machine word holds."""
     given = option if "=" in option else f"{option}=99999999999999999999"
     outcome = hanlattice("pretrain", "subwords", raw, "--out", tmp_path / "x", given)
     assert outcome.code == 2, outcome
@@ -233,7 +234,7 @@ def test_options_that_do_not_go_together(raw, tmp_path):
 
 
 def test_a_full_disk(raw, tmp_path):
-    """The state is small at first and grows by the matrices; what is refused leaves no half file."""
+    """The state grows with the matrices; a refused write leaves no half-written file."""
     limit = 3000
     command = (
         "pretrain",

@@ -39,7 +39,7 @@ def test_the_library_gives_the_same(files):
     gold, test, train = files
     report = found(gold, test, "--train", train)
     ours, theirs = (read_segmented(path).sentences for path in (gold, test))
-    spans = [[sentence.spans or () for sentence in each] for each in (ours, theirs)]
+    spans = [[sentence.spans or () for sentence in item] for item in (ours, theirs)]
     known = ["主席", "在", "北京", "1998年", "的"]
     expected = score_segmentation([sentence.text for sentence in ours], *spans, known)
     assert report["segmentation"] == json.loads(json.dumps(expected.as_dict()))
@@ -74,7 +74,7 @@ def test_how_many_words_are_shown(files):
     assert "主席 │" not in hanlattice("score", gold, test, "--words", "1").text
     assert "missed" not in hanlattice("score", gold, test, "--words", "0").text
     report = found(gold, test, "--words", "1")["segmentation"]
-    assert [each["word"] for each in report["worst"]] == ["江泽民"]
+    assert [item["word"] for item in report["worst"]] == ["江泽民"]
     assert (report["oov"], report["iv"]) == (None, None)
     assert "missed" not in hanlattice("score", gold, gold).text
 
@@ -94,7 +94,8 @@ def test_known_words_as_they_are_written(files):
         found(gold, test, "--train", train, *more)["segmentation"]["oov"]["gold"]
         for more in ([], ["--as-written"])
     ]
-    assert counts == [5, 6]  # １９９８年, of which train has another width
+    # The training file has １９９８年 in another width.
+    assert counts == [5, 6]
 
 
 def test_another_text_is_refused_with_its_line(tmp_path):
@@ -117,7 +118,7 @@ def test_another_text_is_refused_with_its_line(tmp_path):
 
 
 def test_pipes_are_read_once():
-    """As `<(command)` of a shell gives them: a second reader would find them empty."""
+    """Files may be pipes, as `<(command)` in a shell: a second reader would find them empty."""
     names = []
     for content in (GOLD, GOLD.replace("上海", "上河")):
         reading, writing = os.pipe()
@@ -134,8 +135,11 @@ def test_pipes_are_read_once():
 
 
 def test_one_sentence_is_one(tmp_path):
-    (one,) = write(tmp_path, one="江泽民 主席\n")
-    assert hanlattice("score", one, one).text.partition("┏")[0].split()[-2:] == ["1", "sentence"]
+    (first,) = write(tmp_path, one="江泽民 主席\n")
+    assert hanlattice("score", first, first).text.partition("┏")[0].split()[-2:] == [
+        "1",
+        "sentence",
+    ]
 
 
 def test_files_that_cannot_be_read(files, tmp_path):

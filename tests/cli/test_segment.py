@@ -1,6 +1,4 @@
-"""`hanlattice segment`: the text comes back with spaces between its words, and nothing else about
-it changes.
-"""
+"""`hanlattice segment`: the text with spaces between its words, and otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -36,22 +34,20 @@ def folder(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_added(line: str, text: str) -> str:
-    """The line without the spaces that stand where the text has neither a space nor an edge or
-    white space beside.
-    """
+    """Return a line without the spaces that segmentation has added."""
     kept = []
-    at = 0
+    index = 0
     for character in line:
-        same = text[at : at + 1] == character
+        same = text[index : index + 1] == character
         if (
             same
             or character != " "
-            or at == 0
-            or text[at - 1].isspace()
-            or text[at : at + 1].isspace()
+            or index == 0
+            or text[index - 1].isspace()
+            or text[index : index + 1].isspace()
         ):
             kept.append(character)
-            at += 1
+            index += 1
     return "".join(kept)
 
 
@@ -61,7 +57,7 @@ def lines(out: bytes) -> list[str]:
 
 
 def places(line: str) -> list[int]:
-    """Where the words end, counted without white space."""
+    """Return where the words end, counted without white space."""
     ends = [0]
     for word in line.split():
         ends.append(ends[-1] + len(word))
@@ -89,8 +85,8 @@ def test_a_file_into_a_file(folder, tmp_path):
     (tmp_path / "in.txt").write_text("\n".join(texts), "utf-8")
     outcome = hanlattice("segment", "-m", folder, tmp_path / "in.txt", "-o", tmp_path / "out.txt")
     assert (outcome.code, outcome.out, outcome.err[:5]) == (0, b"", "note:")
-    found = lines((tmp_path / "out.txt").read_bytes())
-    assert [line.replace(" ", "") for line in found] == texts
+    result = lines((tmp_path / "out.txt").read_bytes())
+    assert [line.replace(" ", "") for line in result] == texts
     again = hanlattice(
         "segment",
         "-m",
@@ -102,7 +98,7 @@ def test_a_file_into_a_file(folder, tmp_path):
         "-",
         stdin="\n".join(texts).encode(),
     )
-    assert lines(again.out) == found
+    assert lines(again.out) == result
 
 
 def test_white_space_of_every_kind_stays_and_parts_words(folder):
@@ -112,8 +108,8 @@ def test_white_space_of_every_kind_stays_and_parts_words(folder):
         if white != "\r"
     ]
     content = "".join(f"{text}\n" for text in texts).encode()
-    found = lines(hanlattice("segment", "-m", folder, "-f", "text", "-", stdin=content).out)
-    assert [without_added(line, text) for line, text in zip(found, texts, strict=True)] == texts
+    result = lines(hanlattice("segment", "-m", folder, "-f", "text", "-", stdin=content).out)
+    assert [without_added(line, text) for line, text in zip(result, texts, strict=True)] == texts
     records = [
         json.loads(line)
         for line in lines(
@@ -122,20 +118,20 @@ def test_white_space_of_every_kind_stays_and_parts_words(folder):
     ]
     assert [record["text"] for record in records] == texts
     assert [[span["text"] for span in record["spans"]] for record in records] == [
-        line.split() for line in found
+        line.split() for line in result
     ]
 
 
 def test_jsonl_has_the_shape_of_tag(folder):
     text = f"{TEXT} {TEXT}"
     record = json.loads(hanlattice("segment", "-m", folder, "-f", "jsonl", text).text)
-    found = record["spans"]
+    result = record["spans"]
     assert record["text"] == text
-    assert "".join(span["text"] for span in found) == TEXT * 2
-    assert {tuple(span) for span in found} == {("start", "end", "label", "text", "score")}
-    assert {span["label"] for span in found} == {"WORD"}
+    assert "".join(span["text"] for span in result) == TEXT * 2
+    assert {tuple(span) for span in result} == {("start", "end", "label", "text", "score")}
+    assert {span["label"] for span in result} == {"WORD"}
     assert json.loads(hanlattice("tag", "-m", folder, text).text) == record
-    assert all(0 < span["score"] <= 1 for span in found)
+    assert all(0 < span["score"] <= 1 for span in result)
 
 
 def test_full_and_half_width_are_cut_at_the_same_places(folder):
@@ -143,15 +139,15 @@ def test_full_and_half_width_are_cut_at_the_same_places(folder):
     wide = half.translate(
         {ord(c): ord(c) + 0xFEE0 for c in half if "!" < c <= "~" and c != ","} | {0x20: 0x3000}
     )
-    one, other = lines(hanlattice("segment", "-m", folder, half, wide).out)
-    assert places(one) == places(other)
-    assert other.replace(" ", "") == wide.replace(" ", "")
+    first, second = lines(hanlattice("segment", "-m", folder, half, wide).out)
+    assert places(first) == places(second)
+    assert second.replace(" ", "") == wide.replace(" ", "")
 
 
 def test_what_is_whole_stays_whole(folder):
     texts = [f"王小明{thing}，{thing} {thing}" for thing in WHOLE]
-    found = lines(hanlattice("segment", "-m", folder, "--text", *texts).out)
-    for thing, text, line in zip(WHOLE, texts, found, strict=True):
+    result = lines(hanlattice("segment", "-m", folder, "--text", *texts).out)
+    for thing, text, line in zip(WHOLE, texts, result, strict=True):
         assert line.replace(" ", "") == text.replace(" ", "")
         assert line.count(thing) == 3
         assert line.split()[-1] == thing
@@ -175,13 +171,14 @@ def test_any_line_comes_back_as_one_line_with_only_spaces_added(
     folder: Path, rows: list[bytes]
 ) -> None:
     rows = [row.replace(b"\n", b"").rstrip(b"\r") for row in rows]
-    rows = [b"a", *rows]  # no byte order mark
+    # The file must not begin with a byte order mark.
+    rows = [b"a", *rows]
     content = b"".join(row + b"\n" for row in rows)
     outcome = hanlattice("segment", "-m", folder, "--encoding", "utf-8", "-", stdin=content)
     assert outcome.code == 0
-    found = lines(outcome.out)
-    assert len(found) == len(rows)
-    for line, row in zip(found, rows, strict=True):
+    result = lines(outcome.out)
+    assert len(result) == len(rows)
+    for line, row in zip(result, rows, strict=True):
         text = row.decode("utf-8", "replace")
         assert without_added(line, text) == text
 
@@ -247,7 +244,8 @@ def test_words_that_are_too_long_are_told(folder, lattice_folder, tmp_path):
     outcome = hanlattice("segment", "-m", folder, "-l", tmp_path / "long.txt", TEXT)
     what = "2 of 4 words have"
     assert outcome.code == 0
-    said = f"note: {tmp_path / 'long.txt'}: {what} one character or more than 512, and are passed over\n"
+    file = tmp_path / "long.txt"
+    said = f"note: {file}: {what} one character or more than 512, and are passed over\n"
     assert outcome.err == said
     assert said in hanlattice("tag", "-m", lattice_folder, "-l", tmp_path / "long.txt", TEXT).err
 
@@ -275,7 +273,7 @@ def test_a_terminal_gets_nothing_that_it_would_obey(folder, monkeypatch):
 
 
 def test_as_many_texts_at_a_time_as_the_device_is_given(folder, tmp_path, monkeypatch):
-    """Here the number for the CPU; a GPU's comes from the same table."""
+    """The same table has the numbers for a CPU and for a GPU."""
     sizes: list[int] = []
     pipe = Predictor.pipe
     monkeypatch.setattr(

@@ -1,6 +1,4 @@
-"""The bundled models on the command line: by default, by name, and never in place of a user's own
-folder.
-"""
+"""The bundled models on the command line: by default, by name, and before user folders."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ def test_what_they_are(name):
 
 @pytest.fixture
 def here(lattice_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, with a folder of one's own called ner."""
+    """A working folder in which a folder is called ner."""
     (tmp_path / "ner").symlink_to(lattice_folder)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -57,7 +55,7 @@ def test_a_folder_of_ones_own_is_found_by_its_path(here, lattice_folder, made):
 def test_evaluate_calibrate_and_mistakes_take_names(
     lattice_folder, char_folder, made, tmp_path, monkeypatch
 ):
-    """With small models in the places of the large ones."""
+    """Small models replace the bundled ones."""
     for name, folder in (("ner", lattice_folder), ("seg", char_folder)):
         (tmp_path / name).symlink_to(folder)
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path)

@@ -1,6 +1,4 @@
-"""Signals at any moment, in C code and between: an exit code that says so, nothing half, and all
-can go on.
-"""
+"""Signals at any moment: an exit code, no half-written file, and a run that can resume."""
 
 from __future__ import annotations
 
@@ -24,20 +22,21 @@ from tests.training.test_loop import assert_same_run, tiny  # noqa: F401 (a fixt
 from .test_train_cli import toml
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EVERY = int(os.environ.get("HANLATTICE_EVERY", "7"))  # 1: each of them six times
+# With 1, every test runs six times.
+EVERY = int(os.environ.get("HANLATTICE_EVERY", "7"))
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals of POSIX")
 
 
 @pytest.fixture(autouse=True)
 def not_ignored() -> Iterator[None]:
-    """SIGHUP as usual for the commands that begin here, also where these tests run under nohup."""
+    """Let the commands of these tests handle SIGHUP, even if the tests run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 def some(seed: int) -> list[tuple[signal.Signals, float]]:
-    """Signals, and how many seconds after its first output each comes."""
+    """Return signals, and the seconds after the first output at which each is sent."""
     chance = random.Random(seed)
     return [(number, chance.uniform(0, 0.5)) for number in SIGNALS * (6 if EVERY == 1 else 1)]
 
@@ -45,7 +44,7 @@ def some(seed: int) -> list[tuple[signal.Signals, float]]:
 def stop(
     process: subprocess.Popen[bytes], began: Callable[[], object], number: int, after: float
 ) -> bytes:
-    """Send a signal some time after it has begun; what it said."""
+    """Send a signal some time after the first output, and return the outcome."""
     end = time.monotonic() + PATIENCE
     while not began():
         assert process.poll() is None, process.communicate()
@@ -65,7 +64,7 @@ def parts(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(("number", "after"), some(1), ids=str)
 def test_while_it_tags(lattice_folder: Path, tmp_path: Path, number: int, after: float) -> None:
-    """Lines of thousands of characters keep it in C code for most of the time."""
+    """Lines of thousands of characters keep the process in C code for most of the time."""
     line = "".join(texts(400))
     (tmp_path / "in.txt").write_text(f"{line}\n" * 200, "utf-8")
     (tmp_path / "out.jsonl").write_text("as it was")
@@ -90,10 +89,12 @@ def test_while_it_waits(char_folder: Path) -> None:
 def test_while_it_trains(tiny: Path, tmp_path: Path) -> None:  # noqa: F811
     config = toml(tiny, tmp_path / "c.toml", train__epochs=15, train__checkpoint_minutes=1e-3)
     assert hanlattice("train", config, "--out", tmp_path / "whole").code == 0
-    for at, (number, after) in enumerate(
+    for index, (number, after) in enumerate(
         some(2)[1:2] if EVERY > 1 else some(2)
     ):  # of Ctrl-C test_train_cli.py has more
-        with start("train", config, "--out", tmp_path / "run", *["--resume"][: at > 0]) as process:
+        with start(
+            "train", config, "--out", tmp_path / "run", *["--resume"][: index > 0]
+        ) as process:
             state = tmp_path / "run" / "state.safetensors"
             before = state.stat().st_mtime_ns if state.exists() else 0
             said = stop(
@@ -149,7 +150,7 @@ def test_a_server_answers_and_ends(char_folder: Path, number: int) -> None:
 
 
 def test_who_ignores_a_signal_goes_on_to_ignore_it(char_folder: Path) -> None:
-    """As nohup does."""
+    """A signal that is ignored, as under nohup, stays ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with start("tag", "-m", char_folder, "--unbuffered", "-", stdin=subprocess.PIPE) as process:

@@ -1,6 +1,4 @@
-"""Pipes: a line that came is answered when nothing more comes; several inputs say where each line
-is from.
-"""
+"""Pipes: lines are answered at a pause, and JSON lines name the file and line of each text."""
 
 from __future__ import annotations
 
@@ -29,19 +27,23 @@ ASKED = [
 def test_a_line_is_answered_before_the_next_comes(asked, more):
     with start(*asked, *more, "-", stdin=subprocess.PIPE) as process:
         given = process.stdin
-        found = process.stdout
+        result = process.stdout
         assert given is not None
-        assert found is not None
-        for nth in range(3):
-            send(given, f"{nth}{TEXT}\n{nth}南湖\n" if nth else f"{nth}{TEXT}\n{nth}南")
-            if not nth:  # half a line is waited for, and the whole one before it is not
-                assert found.readline()
+        assert result is not None
+        for number in range(3):
+            send(
+                given,
+                f"{number}{TEXT}\n{number}南湖\n" if number else f"{number}{TEXT}\n{number}南",
+            )
+            # The command answers the whole line, and waits for the rest of the half line.
+            if not number:
+                assert result.readline()
                 send(given, "湖\n")
-                assert found.readline()
+                assert result.readline()
                 continue
-            assert [found.readline() != b"" for _ in range(2)] == [True, True]
+            assert [result.readline() != b"" for _ in range(2)] == [True, True]
         given.close()
-        assert found.read() == b""
+        assert result.read() == b""
         assert process.wait(PATIENCE) == 0
 
 
@@ -51,12 +53,12 @@ def send(file: IO[bytes], text: str) -> None:
 
 
 def test_lines_that_come_together_are_read_together():
-    """And in their order, however they come."""
-    body = "".join(f"{at}号楼在南湖。\n" for at in range(500)).encode()
+    """Results come in the order of the lines, whenever these arrive."""
+    body = "".join(f"{index}号楼在南湖。\n" for index in range(500)).encode()
     with start("segment", "-", stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
-        for at in range(0, len(body), 1000):
-            process.stdin.write(body[at : at + 1000])
+        for index in range(0, len(body), 1000):
+            process.stdin.write(body[index : index + 1000])
             process.stdin.flush()
             time.sleep(0.005)
         out, _ = process.communicate(timeout=PATIENCE)
@@ -64,7 +66,8 @@ def test_lines_that_come_together_are_read_together():
 
 
 def test_a_pipe_that_breaks_and_an_error_in_it():
-    with start("segment", "-", stdin=subprocess.PIPE) as process:  # nobody reads, and input is open
+    # Nobody reads the output, and the input stays open.
+    with start("segment", "-", stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.close()
@@ -75,22 +78,22 @@ def test_a_pipe_that_breaks_and_an_error_in_it():
 
 
 def test_several_inputs_say_file_and_line(tmp_path):
-    one = tmp_path / "one.txt"
+    first = tmp_path / "one.txt"
     two = tmp_path / "two.txt"
-    one.write_text(f"{TEXT}\n\n南湖\n", "utf-8")
+    first.write_text(f"{TEXT}\n\n南湖\n", "utf-8")
     two.write_text("长江\n", "utf-8")
     for verb, *more in (
         ("tag", "-f", "jsonl"),
         ("segment", "-f", "jsonl"),
         ("analyse", "-f", "jsonl"),
     ):
-        outcome = hanlattice(verb, *more, one, two, "-", "大桥", stdin="泰山\n".encode())
+        outcome = hanlattice(verb, *more, first, two, "-", "大桥", stdin="泰山\n".encode())
         records = [json.loads(line) for line in outcome.text.splitlines()]
         places = [(record.get("file"), record.get("line"), record["text"]) for record in records]
         assert places == [
-            (str(one), 1, TEXT),
-            (str(one), 2, ""),
-            (str(one), 3, "南湖"),
+            (str(first), 1, TEXT),
+            (str(first), 2, ""),
+            (str(first), 3, "南湖"),
             (str(two), 1, "长江"),
             ("-", 1, "泰山"),
             (None, None, "大桥"),

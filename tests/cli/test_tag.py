@@ -1,6 +1,4 @@
-"""`hanlattice tag`: texts, files and streams in; JSONL, columns or marks out; one result for each
-line.
-"""
+"""`hanlattice tag`: texts, files and streams in, one result for each line out."""
 
 from __future__ import annotations
 
@@ -52,11 +50,12 @@ def test_a_text(lattice_folder):
     assert (outcome.code, outcome.err) == (0, "")
     (record,) = records(outcome.out)
     assert record["text"] == TEXT
-    found = record["spans"]
-    assert isinstance(found, list)
-    assert [(s["start"], s["end"], s["label"], s["text"]) for s in found] == SPANS
-    assert all(0.5 < s["score"] <= 1 for s in found)
-    assert "王小明" in outcome.text  # readable, not escaped
+    result = record["spans"]
+    assert isinstance(result, list)
+    assert [(s["start"], s["end"], s["label"], s["text"]) for s in result] == SPANS
+    assert all(0.5 < s["score"] <= 1 for s in result)
+    # Chinese text is not escaped.
+    assert "王小明" in outcome.text
 
 
 def test_several_texts_files_and_standard_input_in_their_order(lattice_folder, file):
@@ -216,7 +215,8 @@ def test_colours_and_none(lattice_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     command = ("tag", "-m", lattice_folder, "-f", "terminal", TEXT, "\x1b[31m")
     plain = "[王小明/PER]在[青石镇/LOC]工作。\n\\x1b[31m\n\nLOC 1 · PER 1 · 2 texts\n"
-    assert hanlattice(*command).text == plain  # a pipe has no colours
+    # A pipe gets no colours.
+    assert hanlattice(*command).text == plain
     assert hanlattice(*command, "-o", tmp_path / "out").code == 0
     assert (tmp_path / "out").read_text("utf-8") == plain
     monkeypatch.setattr(tag, "is_screen", lambda out: out is None)
@@ -230,7 +230,7 @@ def test_colours_and_none(lattice_folder, tmp_path, monkeypatch):
 
 
 def test_a_terminal_gets_colours(lattice_folder):
-    """The real program at a pseudo-terminal."""
+    """Run the real program at a pseudo-terminal."""
     master, slave = pty.openpty()
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"} | {
         "TERM": "xterm"
@@ -250,7 +250,7 @@ NASTY = "王小明\x1b]0;x\x07在\x9b31m青石镇\x7f"
     "more", [("-f", "inline"), ("-f", "conll"), ("-f", "jsonl"), ("-f", "terminal")]
 )
 def test_a_terminal_gets_nothing_that_it_would_obey(lattice_folder, more, monkeypatch):
-    """Files and pipes get the text as it is."""
+    """Files and pipes get control characters unchanged."""
     monkeypatch.setenv("NO_COLOR", "1")
     pipe = hanlattice("tag", "-m", lattice_folder, *more, "--text", NASTY).text
     monkeypatch.setattr("hanlattice.cli.texts.is_screen", lambda out: out is None)
@@ -431,7 +431,8 @@ def test_ctrl_c_while_it_waits_for_standard_input(char_folder):
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write("一\n".encode() * 2000)  # more than the buffer of its output holds
+        # This is more than the buffer of the output holds.
+        process.stdin.write("一\n".encode() * 2000)
         process.stdin.flush()
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
@@ -475,10 +476,10 @@ def test_a_word_model_tags_any_lines(made, tmp_path, file):
     folder = write_untrained(tmp_path / "word", config, sentences(30, 3))
     content = "王小明在青石镇工作。\n\n \u3000\n😀\n" + "昨天王芳到南湖开会。" * 120 + "\n"
     file.write_text(content, "utf-8")
-    found = records(hanlattice("tag", "-m", folder, file).out)
-    assert [record["text"] for record in found] == content.split("\n")[:-1]
-    assert sum(len(record["spans"]) for record in found) > 0  # type: ignore[arg-type]
-    for record in found:
+    result = records(hanlattice("tag", "-m", folder, file).out)
+    assert [record["text"] for record in result] == content.split("\n")[:-1]
+    assert sum(len(record["spans"]) for record in result) > 0  # type: ignore[arg-type]
+    for record in result:
         for span in record["spans"]:  # type: ignore[attr-defined]
             assert record["text"][span["start"] : span["end"]] == span["text"]  # type: ignore[index]
 
@@ -516,10 +517,9 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def peak_memory(*arguments: str | Path) -> int:
-    """The largest resident size of the program in bytes, as a small process between sees it.
+    """Return the largest resident size of the program in bytes.
 
-    A process starts with the peak of the one that started it, so the peak of a child of pytest
-    would be pytest's own.
+    A process starts with the peak of its parent, so a small process starts the program, not pytest.
     """
     command = [sys.executable, "-c", MEASURE, PROGRAM, *map(str, arguments)]
     kilobytes = subprocess.run(
@@ -538,7 +538,8 @@ def grow(file: Path, lines: int) -> Path:
 def test_memory_does_not_grow_with_the_file(char_folder, tmp_path):
     small = peak_memory("tag", "-m", char_folder, grow(tmp_path / "small.txt", 2_000))
     large = peak_memory("tag", "-m", char_folder, grow(tmp_path / "large.txt", 16_000))
-    assert 50e6 < small < 1e9  # of which a freshly installed torch alone can be 630 MB
+    # A freshly installed torch alone can take 630 MB.
+    assert 50e6 < small < 1e9
     assert large - small < 6e6
 
 

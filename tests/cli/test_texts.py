@@ -1,6 +1,4 @@
-"""Texts shared out to threads: every text once, in its order, and none waited for longer than it
-must be.
-"""
+"""Texts shared between threads: each text once, in order, and none waits too long."""
 
 from __future__ import annotations
 
@@ -24,18 +22,18 @@ def doubled(texts: list[str]) -> list[str]:
 
 @given(TEXTS, st.integers(1, 9), st.integers(1, 4), st.booleans())
 def test_results_in_the_order_of_the_texts(texts, batch_size, threads, ahead):
-    numbered = [f"{at}{text}" for at, text in enumerate(texts)]
+    numbered = [f"{index}{text}" for index, text in enumerate(texts)]
     assert list(share_out(doubled, iter(numbered), batch_size, threads, ahead)) == doubled(numbered)
 
 
 @given(TEXTS.filter(bool), st.integers(1, 5))
 def test_shares_are_runs_of_about_the_same_size(texts, count):
-    found = shares(texts, count)
-    assert list(chain.from_iterable(found)) == texts
-    assert all(found)
-    assert len(found) <= count
+    result = shares(texts, count)
+    assert list(chain.from_iterable(result)) == texts
+    assert all(result)
+    assert len(result) <= count
     fair = sum(len(text) + 1 for text in texts) / count
-    assert all(sum(len(text) + 1 for text in share) <= fair + 2 * 10 for share in found)
+    assert all(sum(len(text) + 1 for text in share) <= fair + 2 * 10 for share in result)
 
 
 def test_what_threads_hold_is_bounded(monkeypatch):
@@ -68,9 +66,9 @@ def test_how_much_is_read_before_the_first_result(ahead, read):
     taken: list[int] = []
 
     def texts() -> Iterator[str]:
-        for at in range(8):
-            taken.append(at)
-            yield str(at)
+        for index in range(8):
+            taken.append(index)
+            yield str(index)
 
     before = set(threading.enumerate())
     results = share_out(doubled, texts(), 2, 2, ahead)

@@ -29,16 +29,16 @@ def test_neighbours(file):
 
 def test_neighbours_as_json(file):
     outcome = hanlattice("vectors", "neighbours", "桥", "-v", file, "--json")
-    found = json.loads(outcome.text)
-    assert [row["word"] for row in found["桥"]] == ["江", "大桥", "长江", "[b]"]
-    assert found["桥"][-1]["cosine"] == -1
+    result = json.loads(outcome.text)
+    assert [row["word"] for row in result["桥"]] == ["江", "大桥", "长江", "[b]"]
+    assert result["桥"][-1]["cosine"] == -1
 
 
 def test_neighbours_of_a_sum(file):
     ask = ("vectors", "neighbours", "桥", "-", "江", "+", "长江", "大桥", "-v", file)
     assert hanlattice(*ask, "-n", "1").text == "桥 - 江 + 长江: 大桥 0.453\n大桥: 江 0.938\n"
-    found = json.loads(hanlattice(*ask, "--json").text)
-    assert {query: [row["word"] for row in rows] for query, rows in found.items()} == {
+    result = json.loads(hanlattice(*ask, "--json").text)
+    assert {query: [row["word"] for row in rows] for query, rows in result.items()} == {
         "桥 - 江 + 长江": ["大桥", "[b]"],
         "大桥": ["江", "桥", "长江", "[b]"],
     }
@@ -70,7 +70,7 @@ def test_neighbours_of_a_download(file, cache):
 
 
 def test_neighbours_of_very_large_vectors(tmp_path):
-    """Nothing but the answer: no warning of an overflow, which would be an error here."""
+    """No warning of an overflow is printed."""
     (tmp_path / "v.vec").write_text("3 2\n甲 3e38 3e38\n乙 3e38 3e38\n丙 1 0\n", "utf-8")
     outcome = hanlattice("vectors", "neighbours", "甲", "-v", tmp_path / "v.vec")
     assert (outcome.code, outcome.text, outcome.err) == (0, "甲: 乙 1.000  丙 0.707\n", "")
@@ -132,7 +132,7 @@ def test_check_a_binary_file_with_faults(tmp_path):
 
 
 def test_check_says_at_once_that_a_corpus_is_missing(tmp_path):
-    """Before the vectors, which may be large, are read: these are broken."""
+    """Corpora are checked before the vectors are read, which may be large and are broken here."""
     (tmp_path / "v.vec").write_text("nothing\n", "utf-8")
     hanlattice("vectors", "check", tmp_path / "v.vec", "-c", tmp_path / "no.txt").refused(
         "no.txt: cannot read"

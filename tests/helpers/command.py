@@ -1,4 +1,4 @@
-"""Runs the command line: here, through its entry point, or as a process of its own."""
+"""Run the command line in this process, through its entry point, or in another process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from hanlattice.cli import main
 from tests.helpers.patience import PATIENCE
 
 PROGRAM = str(Path(sys.executable).with_name("hanlattice"))
-COMMAND = (
-    [PROGRAM] if Path(PROGRAM).exists() else [sys.executable, "-m", "hanlattice"]
-)  # or it is not installed
+# Without an installation, the module is run.
+COMMAND = [PROGRAM] if Path(PROGRAM).exists() else [sys.executable, "-m", "hanlattice"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONWARNINGS": "error"}
 
 
 @dataclass(frozen=True)
 class Outcome:
+    """The exit code and the output of a command."""
+
     code: int
     out: bytes
     err: str
@@ -33,7 +34,7 @@ class Outcome:
         return self.out.decode("utf-8")
 
     def refused(self, *parts: str) -> None:
-        """It ended with 2, said these things, and no more than a person wants to read."""
+        """Assert that the command ended with 2 and one error line, which has these parts."""
         assert self.code == 2, self
         assert self.err.startswith("error: "), self.err
         assert "Traceback" not in self.err, self.err
@@ -42,7 +43,7 @@ class Outcome:
 
 
 def hanlattice(*arguments: str | Path | int, stdin: bytes = b"", columns: int = 200) -> Outcome:
-    """The entry point in this process. An exception that it lets through fails the test."""
+    """Run a command in this process. An exception that it lets through fails the test."""
     out = io.BytesIO()
     err = io.BytesIO()
     with (
@@ -62,27 +63,26 @@ def hanlattice(*arguments: str | Path | int, stdin: bytes = b"", columns: int = 
 
 
 def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
-    """The program as a process; the caller waits for it.
+    """Start a command as a process; the caller waits for it.
 
-    It hears Ctrl-C even where the tests do not, as in a background job of a shell.
+    The process handles Ctrl-C, even if the tests run in a background job and ignore it.
     """
-    given = {
+    defaults = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
         "env": ENVIRONMENT,
     }
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a handler is not inherited, 'ignore' is
+    # A process inherits that a signal is ignored, but not its handler.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return subprocess.Popen([*COMMAND, *map(str, arguments)], **{**given, **options})
+        return subprocess.Popen([*COMMAND, *map(str, arguments)], **{**defaults, **options})
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def run(*arguments: str | Path, stdin: bytes | None = None, **options: Any) -> Outcome:
-    """The program as a process, to its end."""
+    """Run a command as a process, and wait for its end."""
     if stdin is not None:
         options["stdin"] = subprocess.PIPE
     with start(*arguments, **options) as process:

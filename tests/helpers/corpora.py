@@ -1,4 +1,4 @@
-"""Real corpora, which are not part of the project: docs/results.md says where to get them."""
+"""Real corpora. They are not part of the project: docs/results.md says where to get them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Kill -9 in a process of its own after a chosen step, and what it would leave at each moment that
-touches the disk.
-"""
+"""Kill a process after a chosen step, and make operations on files fail."""
 
 from __future__ import annotations
 
@@ -29,7 +27,8 @@ Process = multiprocessing.context.ForkServerProcess
 
 
 def preload(*modules: str) -> None:
-    """What every process has imported when it starts; what an optimiser imports takes a second."""
+    """Import modules once for all processes that start later."""
+    # Importing torch._dynamo, which an optimiser does, takes a second.
     _server.set_forkserver_preload(
         ["hanlattice.training.loop", "hanlattice.lab.pretrain.lm.train", "torch._dynamo", *modules]
     )
@@ -39,20 +38,19 @@ preload()
 
 
 def killed_at_step(config: Config, folder: Path, step: int, resume: bool = False) -> bool:
-    """Train, killed after so many steps."""
+    """Train in another process, which is killed after this many steps."""
     return killed(_train_until_step, config, folder, step, resume)
 
 
 def _as_here(target: Callable[..., None], *arguments: Any) -> None:
-    """A forked child does without oneDNN on ARM (`ops.threads`), and so rounds elsewhere; its
-    parent never computed.
-    """
+    # On ARM, a forked process computes without oneDNN (`ops.threads`), and rounds differently.
+    # The parent of this one never computed, so it may use oneDNN.
     torch.backends.mkldnn.set_flags(True)
     target(*arguments)
 
 
 def killed(target: Callable[..., None], *arguments: Any) -> bool:
-    """Run it in a process of its own. False when it ended before it was killed."""
+    """Run a function in another process. Return False if it ended before it was killed."""
     process = start(target, *arguments)
     process.join(PATIENCE)
     assert process.exitcode in (0, -signal.SIGKILL), f"the training ended with {process.exitcode}"
@@ -60,41 +58,39 @@ def killed(target: Callable[..., None], *arguments: Any) -> bool:
 
 
 def start(target: Callable[..., None], *arguments: Any) -> Process:
+    """Start a function in another process."""
     process = _server.Process(target=_as_here, args=(target, *arguments))
     process.start()
     return process
 
 
 def die_at_step(step: int) -> Callable[[dict[str, Any]], None]:
-    """A listener that kills this process after so many steps."""
+    """Return a listener that kills this process after this many steps."""
     left = step
 
     def listen(event: dict[str, Any]) -> None:
         nonlocal left
         left -= event["event"] == "step"
         if left < 0:
-            _die()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     return listen
 
 
 def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
-    """Do it, and copy the folder before every fsync, rename and removal: what kill -9 at that
-    moment would leave.
+    """Call a function, and return copies of a folder as kill -9 at any moment would leave it.
 
-    After one is before the next. Moments that leave the same files are one.
+    The folder is copied before every fsync, rename and removal. Copies with the same files count
+    once.
     """
-    found: dict[tuple[tuple[str, bytes], ...], Path] = {}
+    states: dict[tuple[tuple[str, bytes], ...], Path] = {}
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
         def watch(*arguments: Any, **named: Any) -> Any:
-            left = tuple(
-                (str(file), file.read_bytes())
-                for file in sorted(folder.rglob("*"))
-                if file.is_file()
-            )
-            if left and left not in found:
-                found[left] = Path(shutil.copytree(folder, copies / str(len(found))))
+            files = sorted(file for file in folder.rglob("*") if file.is_file())
+            state = tuple((str(file), file.read_bytes()) for file in files)
+            if state and state not in states:
+                states[state] = Path(shutil.copytree(folder, copies / str(len(states))))
             return call(*arguments, **named)
 
         return watch
@@ -103,15 +99,18 @@ def moments(do: Callable[[], object], folder: Path, copies: Path) -> list[Path]:
         for owner, name in ((os, "fsync"), (Path, "replace"), (Path, "unlink")):
             patch.setattr(owner, name, watched(getattr(owner, name)))
         do()
-    return list(found.values())
+    return list(states.values())
 
 
 class Failing:
-    """Within, the n-th operation on files below a folder fails with this error, as on a full or
-    broken disk.
+    """Let one operation on the files of a folder fail, as on a full or broken disk.
 
-    Operations are opening to write, write, fsync, rename and removal. Without n none fails, and
-    `count` is how many there were.
+    Operations are opening to write, write, fsync, rename and removal. `count` counts them.
+
+    Args:
+        folder: Other files are left alone.
+        at: Index of the operation that fails. Default: none fails.
+        error: Number of the error.
     """
 
     def __init__(self, folder: Path, at: int | None = None, error: int = errno.ENOSPC) -> None:
@@ -176,17 +175,13 @@ class _Written:
 
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Within, the system lets no file become larger: writes fail as on a full disk."""
+    """Limit the size of files inside the block: larger writes fail, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _train_until_step(config: Config, folder: Path, step: int, resume: bool) -> None:

@@ -1,4 +1,4 @@
-"""The made corpus cut into words, and segmenters of it that are trained in a moment."""
+"""The made corpus cut into words, and settings of a small segmenter for it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,22 @@ from tests.helpers.made import WORDS, made_tree, sentences
 
 
 def in_words(sentence: Sentence) -> Sentence:
-    """A name is a word, so is a pair of characters that is in the dictionary, so is any other
-    character.
-    """
+    """Cut a sentence into words: names, pairs of the dictionary, and single characters."""
     ends = {span.start: span.end for span in sentence.spans or ()}
     words = []
-    at = 0
-    while at < len(sentence):
-        end = ends.get(at, at + 2 if sentence.text[at : at + 2] in WORDS else at + 1)
-        words.append(sentence.text[at:end])
-        at = end
+    start = 0
+    while start < len(sentence):
+        pair = sentence.text[start : start + 2]
+        end = ends.get(start, start + (2 if pair in WORDS else 1))
+        words.append(sentence.text[start:end])
+        start = end
     return from_words(words)
 
 
 def cutting_tree(
     made: Path, folder: Path, train: int = 40, **changes: Any
 ) -> dict[str, dict[str, Any]]:
-    """Writes train, dev and test.seg, and gives the settings of a small segmenter that learns from
-    them.
-    """
+    """Write train, dev and test.seg, and return the settings of a small segmenter for them."""
     files = {part: folder / f"{part}.seg" for part in ("train", "dev", "test")}
     for seed, (part, path) in enumerate(files.items()):
         write_segmented(path, map(in_words, sentences(train if part == "train" else 20, seed)))

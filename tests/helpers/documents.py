@@ -1,4 +1,4 @@
-"""The project's Markdown: its pages, what stands in their code blocks, and the commands in there."""
+"""The project's Markdown pages, their code blocks, and the commands in these blocks."""
 
 from __future__ import annotations
 
@@ -10,33 +10,30 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    [
-        *ROOT.glob("*.md"),
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "src").rglob("README.md"),
-    ]
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("README.md")]
 )
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", flags=re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
+    """A code block of a page."""
+
     language: str
     text: str
 
 
 def read(page: str | Path) -> str:
+    """Return the text of a page."""
     return (ROOT / page).read_text(encoding="utf-8")
 
 
 def blocks(page: str | Path) -> list[Block]:
-    """The fenced code of a page."""
-    return [Block(found[2], textwrap.dedent(found[3])) for found in _BLOCK.finditer(read(page))]
+    """Return the code blocks of a page."""
+    return [Block(match[2], textwrap.dedent(match[3])) for match in _BLOCK.finditer(read(page))]
 
 
 def commands(page: str | Path) -> list[str]:
-    """The lines that a reader would type: blocks of no language, and of a console, without prompt
-    and remark.
-    """
+    """Return the lines of console blocks that a reader would type, without prompt and remark."""
     return [
         line.strip().removeprefix("$ ").partition("  #")[0].strip()
         for block in blocks(page)
@@ -47,15 +44,16 @@ def commands(page: str | Path) -> list[str]:
 
 
 def prose(page: str | Path) -> str:
-    """A page without its blocks of code."""
+    """Return a page without its code blocks."""
     return _BLOCK.sub("", read(page))
 
 
 def shell_commands(page: str | Path) -> list[str]:
-    """Every command in the blocks for a shell, whole: over several lines, variables filled in,
-    without its remark.
+    """Return every command in the shell blocks of a page, with its variables filled in.
+
+    A command may take several lines. Remarks are left out.
     """
-    found: list[str] = []
+    result: list[str] = []
     for block in blocks(page):
         if block.language not in ("", "console", "sh", "bash"):
             continue
@@ -65,12 +63,12 @@ def shell_commands(page: str | Path) -> list[str]:
                 for name, value in re.findall(r"(\w+)=(\"[^\"]*\"|[^\s;]+)", assigned[0]):
                     variables[name] = value.strip('"')
             else:
-                found.append(Template(line).safe_substitute(variables))
-    return found
+                result.append(Template(line).safe_substitute(variables))
+    return result
 
 
 def _whole_lines(text: str) -> list[str]:
-    """Lines without prompt and remark; joined after a backslash, and while a quote is open."""
+    """Return lines without prompt and remark; a backslash or an open quote joins two lines."""
     lines = [""]
     for line in text.splitlines():
         lines[-1] += line if lines[-1] else line.strip().removeprefix("$ ")

@@ -8,9 +8,8 @@ import torch
 
 
 def run_without_waiting(step: Callable[[], None]) -> None:
-    """Run a step twice; in the second, when everything is compiled, any wait for the GPU is an
-    error.
-    """
+    """Run a step twice; in the second run, any wait for the GPU is an error."""
+    # The first run compiles everything, which waits.
     step()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")

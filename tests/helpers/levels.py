@@ -11,7 +11,7 @@ from hanlattice.ops import library
 
 @contextmanager
 def at_level(level: str) -> Iterator[None]:
-    """The library with another instruction set than the best one."""
+    """Use the library with an instruction set that may not be the best one."""
     library.function.cache_clear()
     with mock.patch.object(library, "loaded", return_value=library.loaded()._replace(level=level)):
         yield

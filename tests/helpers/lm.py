@@ -28,27 +28,28 @@ from tests.helpers.crash import die_at_step, killed
 from tests.helpers.made import sentences
 
 TINY: dict[str, Any] = {
-    "embedding": 6, "hidden": 8, "batch_size": 4, "length": 9, "epochs": 2, "lr": 0.02, "min_count": 2,
-    "held_out": 0.1, "threads": 1,
+    "embedding": 6, "hidden": 8, "batch_size": 4, "length": 9, "epochs": 2, "lr": 0.02,
+    "min_count": 2, "held_out": 0.1, "threads": 1,
 }  # fmt: skip
 
 
 def tiny(**changes: Any) -> Recipe:
+    """Return a recipe that trains in a moment."""
+    # A model that starts from another one has its characters already.
     own = {"min_count": None} if "start_from" in changes else {}
     return Recipe(**{**TINY, **own, **changes})
 
 
 def write_text(path: Path, count: int = 60) -> Path:
-    """Lines of text, five to twenty characters each."""
+    """Write lines of text, five to twenty characters each."""
     path.write_text("".join(f"{sentence.text}\n" for sentence in sentences(count, 3)), "utf-8")
     return path
 
 
 def lines_of(*texts: str) -> Lines:
-    """Texts as code points."""
-    return make_lines(
-        code_points("".join(f"{text}\n" for text in texts)).copy()
-    )  # as streams want it, writable
+    """Return texts as code points."""
+    # Streams need an array that can be written.
+    return make_lines(code_points("".join(f"{text}\n" for text in texts)).copy())
 
 
 def random_model(
@@ -58,7 +59,7 @@ def random_model(
     seed: int = 0,
     cutter: Cutter | None = None,
 ) -> LanguageModel:
-    """Both directions with random weights, large enough to tell symbols apart."""
+    """Return a model with random weights, which are large enough to tell symbols apart."""
     torch.manual_seed(seed)
     vocab = make_vocab(symbols)
     settings = LanguageModelSettings(4, hidden, layers)
@@ -71,49 +72,46 @@ def random_model(
     return LanguageModel(vocab, settings, modules, cutter=cutter)
 
 
-def text_of(lines: Lines, at: int) -> list[int]:
-    """The ids of one line, found by a plain slice."""
-    start = int(lines.starts[at])
-    length = int(lines.lengths[at])
+def text_of(lines: Lines, index: int) -> list[int]:
+    """Return the ids of one line, by a plain slice."""
+    start = int(lines.starts[index])
+    length = int(lines.lengths[index])
     return np.asarray(lines.ids)[start : start + length].tolist()
 
 
 def weights(folder: Path, direction: str = "forward") -> dict[str, torch.Tensor]:
+    """Read the weights of a direction."""
     return load_tensors(folder / f"{direction}.safetensors")[0]
 
 
 def facts(folder: Path, direction: str = "forward") -> Any:
+    """Read the record of a direction, without the time that it took."""
     known = json.loads(load_tensors(folder / f"{direction}.safetensors")[1]["facts"])
     return {name: value for name, value in known.items() if name != "seconds"}
 
 
 def events(folder: Path, kind: str, direction: str = "forward") -> list[dict[str, Any]]:
-    """The log's events of one kind, without what a clock wrote."""
-    lines = [
-        json.loads(line)
-        for line in (folder / f"log-{direction}.jsonl").read_text("utf-8").splitlines()
-    ]
-    return [
-        {k: v for k, v in line.items() if k != "seconds"} for line in lines if line["event"] == kind
-    ]
+    """Read the events of one kind from the log, without their times."""
+    log = (folder / f"log-{direction}.jsonl").read_text("utf-8")
+    records = [record for line in log.splitlines() if (record := json.loads(line))["event"] == kind]
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
 
 
 def assert_same_weights(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    """Assert that the weights are equal, bit for bit."""
     assert mine.keys() == theirs.keys()
     for name in theirs:
         assert torch.equal(mine[name], theirs[name]), name
 
 
 def assert_same_run(folder: Path, expected: Path) -> None:
+    """Assert that two runs have the same weights, records, logs and files."""
     assert_same_weights(weights(folder), weights(expected))
     assert facts(folder) == facts(expected)
     for kind in ("start", "evaluate", "done"):
         assert events(folder, kind) == events(expected, kind), kind
-    shared_parts = (
-        ".chars.txt.",
-        ".lm.json.",
-        ".README.md.",
-    )  # may be another process's, so they are left
+    # Another process may be writing these, so a run leaves them.
+    shared_parts = (".chars.txt.", ".lm.json.", ".README.md.")
     assert {f.name for f in folder.iterdir() if not f.name.startswith(shared_parts)} == {
         f.name for f in expected.iterdir()
     }
@@ -121,7 +119,7 @@ def assert_same_run(folder: Path, expected: Path) -> None:
 
 @contextlib.contextmanager
 def files_of_any_size() -> Iterator[None]:
-    """After it, `limit_files` is undone."""
+    """Undo `limit_files` at the end of the block."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         yield
@@ -130,7 +128,7 @@ def files_of_any_size() -> Iterator[None]:
 
 
 def limit_files(size: int, event: str = "step") -> None:
-    """From the first step on, no file may be larger."""
+    """Limit the size of files, from the first step of a training on."""
     if event == "step":
         resource.setrlimit(
             resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
@@ -140,7 +138,7 @@ def limit_files(size: int, event: str = "step") -> None:
 def killed_at_step(
     recipe: Recipe, text: Path, folder: Path, step: int, resume: bool = False
 ) -> bool:
-    """Train forward, killed with SIGKILL after so many steps. False when the training ended before."""
+    """Train forward, and kill the process after some steps. Return False if it ended before."""
     return killed(_until_step, recipe, text, folder, step, resume)
 
 

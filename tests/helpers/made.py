@@ -1,6 +1,4 @@
-"""A made corpus with made vectors: persons and places in a handful of sentence shapes, learnt in
-seconds.
-"""
+"""A small artificial corpus with vectors, which a model learns in seconds."""
 
 from __future__ import annotations
 
@@ -37,50 +35,29 @@ SHAPES = (
     "{P}说：“我爱{L}”",
 )
 WORDS = (
-    "工作",
-    "昨天",
-    "今天",
-    "天气",
-    "开会",
-    "没有",
-    "说话",
-    "很好",
-    "电脑",
-    "沙漠",
-    "大海",
-    "白沙",
+    *("工作", "昨天", "今天", "天气", "开会", "没有"),
+    *("说话", "很好", "电脑", "沙漠", "大海", "白沙"),
 )
+# Some subwords are words too.
 PIECES = (
-    "小明",
-    "王小",
-    "石镇",
-    "沙市",
-    "云门",
-    "天天",
-    "有人",
-    "建国",
-    "秀英",
-    "工作",
-    "南湖",
-    "东港区",
-)  # some are words too
+    *("小明", "王小", "石镇", "沙市", "云门", "天天"),
+    *("有人", "建国", "秀英", "工作", "南湖", "东港区"),
+)
 WIDTH = 8
 
 
 def sentence(shape: str, rng: np.random.Generator) -> Sentence:
-    """The shape with names put in, each a gold span."""
+    """Fill a shape with random names; each name is a gold span."""
     text = ""
     spans = []
     for character in shape.replace("{P}", "P").replace("{L}", "L"):
         if character in "PL":
-            name = (
-                str(rng.choice(PLACES))
-                if character == "L"
-                else rng.choice(list(SURNAMES)) + rng.choice(GIVEN)
-            )
-            spans.append(
-                Span(len(text), len(text) + len(name), {"P": "PER", "L": "LOC"}[character])
-            )
+            if character == "L":
+                name = str(rng.choice(PLACES))
+            else:
+                name = rng.choice(list(SURNAMES)) + rng.choice(GIVEN)
+            label = {"P": "PER", "L": "LOC"}[character]
+            spans.append(Span(len(text), len(text) + len(name), label))
             text += name
         else:
             text += character
@@ -88,14 +65,13 @@ def sentence(shape: str, rng: np.random.Generator) -> Sentence:
 
 
 def sentences(count: int, seed: int) -> list[Sentence]:
+    """Return sentences of all shapes in turn."""
     rng = np.random.default_rng(seed)
-    return [sentence(SHAPES[at % len(SHAPES)], rng) for at in range(count)]
+    return [sentence(SHAPES[index % len(SHAPES)], rng) for index in range(count)]
 
 
 def write_made(folder: Path, train: int = 120) -> None:
-    """train/dev/test.bmes, chars.vec (text), words.bin (binary) and subwords.vec, whose rows are
-    narrower.
-    """
+    """Write train.bmes, dev.bmes, test.bmes, and vectors of characters, words and subwords."""
     for seed, (name, count) in enumerate({"train": train, "dev": 30, "test": 30}.items()):
         write_columns(folder / f"{name}.bmes", sentences(count, seed))
     rng = np.random.default_rng(7)
@@ -105,16 +81,16 @@ def write_made(folder: Path, train: int = 120) -> None:
     for file, names in (("chars.vec", characters), ("words.bin", words)):
         matrix = rng.normal(size=(len(names), WIDTH)).astype(np.float16).astype(np.float32)
         write_vectors(folder / file, Vectors(tuple(names), matrix), binary=file.endswith(".bin"))
+    # Subwords have narrower vectors, so that a mistake about widths fails.
     matrix = rng.normal(size=(len(PIECES), WIDTH - 3)).astype(np.float16).astype(np.float32)
     write_vectors(folder / "subwords.vec", Vectors(PIECES, matrix), binary=False)
 
 
 def write_language_model(folder: Path, seed: int = 0, hidden: int = 6) -> Path:
-    """An untrained language model over the made corpus's characters."""
+    """Write an untrained language model with the characters of the corpus."""
     settings = LanguageModelSettings(embedding=4, hidden=hidden)
-    vocab = make_vocab(
-        sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES, "0"))) - set("{}PL3"))
-    )
+    characters = set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES, "0")))
+    vocab = make_vocab(sorted(characters - set("{}PL3")))
     torch.manual_seed(seed)
     save_language_model_frame(folder, vocab, settings)
     for direction in DIRECTIONS:
@@ -124,30 +100,19 @@ def write_language_model(folder: Path, seed: int = 0, hidden: int = 6) -> Path:
 
 
 TOKENS = (
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "a",
-    "##b",
-    "##c",
-    "ab",
-    "3",
-    "##3",
-    "33",
-    "##33",
-    "i",
-    "##phone",
-    "。",
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "##c", "ab"),
+    *("3", "##3", "33", "##33", "i", "##phone", "。"),
 )
 
 
 def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **settings: Any) -> Path:
-    """A tiny random transformer in Hugging Face's layout, over the made corpus's characters."""
+    """Write a tiny random transformer in the layout of Hugging Face."""
     import transformers
     from safetensors.torch import save_file
 
-    made = sorted(set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES))) - set("{}PL3。"))
+    characters = sorted(
+        set("".join((*SURNAMES, *GIVEN, *PLACES, *WORDS, *SHAPES))) - set("{}PL3。")
+    )
     sizes = {
         "hidden_size": 12,
         "num_hidden_layers": 2,
@@ -155,16 +120,19 @@ def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **setting
         "intermediate_size": 20,
     }
     sizes |= {"embedding_size": 6} if kind == "electra" else {}
-    sizes |= {"vocab_size": len(TOKENS) + len(made), "max_position_embeddings": 34}
+    sizes |= {"vocab_size": len(TOKENS) + len(characters), "max_position_embeddings": 34}
     sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config = transformers.AutoConfig.for_model(kind, **(sizes | settings))
     torch.manual_seed(seed)
     model = transformers.AutoModel.from_config(config)
     for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.3)  # the library's own make all states alike
+        # The library's initial weights make all states alike.
+        torch.nn.init.normal_(weight, std=0.3)
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(folder)
-    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in (*TOKENS, *made)), "utf-8")
+    (folder / "vocab.txt").write_text(
+        "".join(f"{token}\n" for token in (*TOKENS, *characters)), "utf-8"
+    )
     save_file(
         {f"{kind}.{name}": tensor for name, tensor in model.state_dict().items()},
         folder / "model.safetensors",
@@ -173,7 +141,7 @@ def write_transformer(folder: Path, kind: str = "bert", seed: int = 0, **setting
 
 
 def made_tree(folder: Path, **changes: Any) -> dict[str, dict[str, Any]]:
-    """The settings that learn the made corpus; `train__epochs=2` changes one of them."""
+    """Return settings that learn the corpus; `train__epochs=2` changes a setting."""
     tree: dict[str, dict[str, Any]] = {
         "data": {part: str(folder / f"{part}.bmes") for part in ("train", "dev", "test")},
         "chars": {"vectors": str(folder / "chars.vec"), "dropout": 0.2},
@@ -188,10 +156,12 @@ def made_tree(folder: Path, **changes: Any) -> dict[str, dict[str, Any]]:
 
 
 def made_config(folder: Path, **changes: Any) -> Config:
+    """Return a configuration that learns the corpus."""
     return make_config(made_tree(folder, **changes))
 
 
 def write_toml(path: Path, tree: dict[str, dict[str, Any]]) -> Path:
+    """Write settings as a TOML file."""
     lines = [
         line
         for section, values in tree.items()

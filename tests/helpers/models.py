@@ -1,4 +1,4 @@
-"""Untrained models of every kind that can be explained, each made once."""
+"""Untrained models of every kind that can be explained."""
 
 from __future__ import annotations
 
@@ -18,27 +18,24 @@ from tests.helpers.untrained import in_twos, write_untrained
 
 
 def tagger(made: Path, folder: Path, **changes: Any) -> Predictor:
-    """One that finds persons and places."""
+    """Return a model for persons and places."""
     config = made_config(made, model__hidden=6, **changes)
     train = sentences(40, 0)
-    return _shaken(
-        write_untrained(
-            folder, config, [in_twos(each) for each in train] if config.reads_segments else train
-        )
-    )
+    if config.reads_segments:
+        train = list(map(in_twos, train))
+    return _shaken(write_untrained(folder, config, train))
 
 
 def segmenter(made: Path, folder: Path, **changes: Any) -> Predictor:
-    config = make_config(
-        cutting_tree(made, folder, model__encoder="lattice", model__hidden=6, **changes)
-    )
-    return _shaken(
-        write_untrained(folder / "model", config, read_segmented(folder / "train.seg").sentences)
-    )
+    """Return a model that cuts text into words."""
+    changes |= {"model__encoder": "lattice", "model__hidden": 6}
+    config = make_config(cutting_tree(made, folder, **changes))
+    train = read_segmented(folder / "train.seg").sentences
+    return _shaken(write_untrained(folder / "model", config, train))
 
 
 def _shaken(folder: Path) -> Predictor:
-    """A model whose weights are all random, so that no two gates are alike."""
+    """Load a model with random weights, so that no two gates are alike."""
     tensors, _ = load_tensors(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(0)
     trained = [name for name in tensors if not name.endswith((".fixed", ".counts"))]

@@ -1,7 +1,6 @@
-"""How long a test waits before it says that something hangs: long, so that no busy machine makes it
-fail.
-"""
+"""How long a test waits for a process."""
 
 from __future__ import annotations
 
-PATIENCE = 1200.0  # seconds
+# Seconds: so long that no busy machine makes a test fail
+PATIENCE = 1200.0

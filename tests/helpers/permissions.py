@@ -1,4 +1,4 @@
-"""Permissions that hold for the tests, too, where root runs them."""
+"""Make root obey the permissions of files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 
-_VERSION_3 = 0x20080522  # of the kernel's record of capabilities
-# capabilities that ignore the permissions of files
+# Version 3 of the kernel's record of capabilities
+_VERSION_3 = 0x20080522
+# Bits of the capabilities that ignore the permissions of files
 _OVERRIDE = 1
 _READ_SEARCH = 2
 
 
 @contextlib.contextmanager
 def obeyed_permissions() -> Iterator[None]:
-    """Make this thread, and processes that it forks, obey the modes of files; root ignores them."""
+    """Make this thread, and the processes that it forks, obey the permissions of files."""
     if os.geteuid():
         yield
         return

@@ -1,4 +1,4 @@
-"""A real server for tests: `hanlattice serve` as a process on a free port of the loopback."""
+"""`hanlattice serve` as a process, on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from typing import Any
 from tests.helpers.command import start
 from tests.helpers.patience import PATIENCE
 
-Answer = tuple[int, Any, dict[str, str]]  # status, JSON, headers
+# Status, JSON or text, and headers
+Answer = tuple[int, Any, dict[str, str]]
 
 
 @dataclass
 class Server:
+    """A running server."""
+
     process: subprocess.Popen[bytes]
     port: int
 
@@ -39,6 +42,7 @@ class Server:
         token: str = "",
         **headers: str,
     ) -> Answer:
+        """Send a request, and return the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         if record is not None:
             body = json.dumps(record).encode()
@@ -51,20 +55,20 @@ class Server:
         finally:
             connection.close()
         is_json = response.headers.get_content_type() == "application/json"
-        return (
-            response.status,
-            json.loads(content) if is_json else content.decode(),
-            dict(response.headers),
-        )
+        record = json.loads(content) if is_json else content.decode()
+        return response.status, record, dict(response.headers)
 
     def socket(self) -> socket.socket:
+        """Open a connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
 
     def workers(self) -> list[int]:
+        """Return the ids of the worker processes."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(pid) for pid in children.split()]
 
     def end(self, number: int = signal.SIGTERM, timeout: float = PATIENCE) -> int:
+        """Send a signal to the server, and return its exit code."""
         os.kill(self.process.pid, number)
         return self.process.wait(timeout)
 
@@ -74,7 +78,7 @@ LIMITS = ("--timeout", "--body-timeout", "--idle-timeout", "--stream-timeout", "
 
 @contextmanager
 def running(*arguments: str | Path) -> Iterator[Server]:
-    """A server that waits for as long as the tests do, unless the arguments say otherwise."""
+    """Run a server, which waits as long as the tests do unless the arguments say otherwise."""
     patient = [word for limit in LIMITS for word in (limit, str(PATIENCE))]
     with start("serve", "--port", "0", *patient, *arguments, stdout=subprocess.DEVNULL) as process:
         try:
@@ -83,9 +87,9 @@ def running(*arguments: str | Path) -> Iterator[Server]:
             while "http://" not in line:
                 line = process.stderr.readline().decode()
                 assert line, "the server has ended"
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-            assert found
-            server = Server(process, int(found[1]))
+            match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            assert match
+            server = Server(process, int(match[1]))
             wait_for(lambda: server.ask("/ready")[0] == 200)
             yield server
             if process.poll() is None:
@@ -96,6 +100,7 @@ def running(*arguments: str | Path) -> Iterator[Server]:
 
 
 def wait_for(holds: Any) -> None:
+    """Wait until a condition holds. While the server starts, connections fail."""
     end = time.monotonic() + PATIENCE
     while True:
         try:

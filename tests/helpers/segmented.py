@@ -1,4 +1,4 @@
-"""What tests of word models share: segments, random inputs, and a BiLSTM written out step by step."""
+"""Segments, random inputs and a step-by-step BiLSTM, for the tests of word models."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from hanlattice.text.lattice import Segments
 
-# Words of one character, a word as long as its sentence, sentences of nothing at the start, inside
-# and at the end,
-# one sentence alone, nothing but emptiness.
+# Words of one character, a word as long as its sentence, one sentence alone, and empty sentences at
+# every place of a batch
 ODD: dict[str, list[list[int]]] = {
     "mixed": [[1, 3, 2], [4], [1]],
     "empty inside": [[2, 1], [], [1, 1, 1, 1], []],
@@ -27,7 +26,7 @@ ODD: dict[str, list[list[int]]] = {
 
 
 def segments_of(words: Sequence[Sequence[int]]) -> Segments:
-    """Segments from the lengths of each sentence's words; the ids count up."""
+    """Return segments with these lengths in each sentence; their ids count up."""
     ends = [np.cumsum(row) for row in words]
     flat = np.concatenate([np.zeros(0, dtype=np.int64), *ends]).astype(np.int64)
     sizes = np.array([size for row in words for size in row], dtype=np.int64)
@@ -38,12 +37,13 @@ def segments_of(words: Sequence[Sequence[int]]) -> Segments:
 def segmentations(
     max_sentences: int = 4, max_words: int = 5, max_length: int = 4
 ) -> st.SearchStrategy[Segments]:
+    """Draw segments of a few sentences."""
     row = st.lists(st.integers(1, max_length), max_size=max_words)
     return st.lists(row, min_size=1, max_size=max_sentences).map(segments_of)
 
 
 def words_of(segments: Segments) -> Iterator[tuple[int, int, int]]:
-    """(sentence, start, end) of each word, found by counting."""
+    """Yield sentence, start and end of each word."""
     w = 0
     for b, count in enumerate(segments.counts.tolist()):
         for _ in range(count):
@@ -52,8 +52,9 @@ def words_of(segments: Segments) -> Iterator[tuple[int, int, int]]:
 
 
 def inputs(segments: Segments, D: int, seed: int = 0, extra: int = 0) -> Tensor:
-    """x [B, T, D] in float64; NaN beyond the sentences' ends. `extra` columns stand beyond the
-    longest of them.
+    """Return random inputs [B, T, D] in float64, with NaN after the end of each sentence.
+
+    T is the length of the longest sentence, and `extra` columns.
     """
     generator = torch.Generator().manual_seed(seed)
     T = int(segments.lengths.max(initial=0)) + extra
@@ -64,20 +65,17 @@ def inputs(segments: Segments, D: int, seed: int = 0, extra: int = 0) -> Tensor:
 
 
 def alone(segments: Segments, b: int) -> tuple[Segments, slice]:
-    """Sentence b as a batch of its own, and where its words stand in the whole."""
+    """Return one sentence as a batch, and the places of its words in the whole batch."""
     first = int(segments.counts[:b].sum())
-    mine = slice(first, first + int(segments.counts[b]))
-    parts = (segments.start[mine], segments.end[mine], segments.word[mine])
-    return Segments(segments.lengths[b : b + 1], segments.counts[b : b + 1], *parts), mine
+    words = slice(first, first + int(segments.counts[b]))
+    parts = (segments.start[words], segments.end[words], segments.word[words])
+    return Segments(segments.lengths[b : b + 1], segments.counts[b : b + 1], *parts), words
 
 
 def lstm_states(lstm: nn.LSTM, rows: Tensor, layer: int = 0) -> tuple[Tensor, Tensor]:
-    """rows [N, D] → the states [N, H] of both directions of one layer, by the equations of the
-    LSTM.
-    """
-    return _direction(lstm, rows, f"l{layer}"), _direction(
-        lstm, rows.flip(0), f"l{layer}_reverse"
-    ).flip(0)
+    """Compute the states [N, H] of both directions of a layer from rows [N, D], step by step."""
+    forward = _direction(lstm, rows, f"l{layer}")
+    return forward, _direction(lstm, rows.flip(0), f"l{layer}_reverse").flip(0)
 
 
 def _direction(lstm: nn.LSTM, rows: Tensor, name: str) -> Tensor:
@@ -95,17 +93,17 @@ def _direction(lstm: nn.LSTM, rows: Tensor, name: str) -> Tensor:
 
 
 def gradients(out: Tensor, weights: Sequence[Tensor], seed: int = 0) -> list[Tensor]:
-    """The gradient of a random mixture of the outputs; zero for what has no part in them."""
+    """Return the gradients of a random mixture of the outputs; zero for weights without one."""
     if not out.requires_grad:
         return [torch.zeros_like(weight) for weight in weights]
     mixture = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=out.dtype)
-    found = torch.autograd.grad(out, list(weights), mixture, allow_unused=True)
-    return [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+    grads = torch.autograd.grad(out, list(weights), mixture, allow_unused=True)
+    return [torch.zeros_like(w) if g is None else g for w, g in zip(weights, grads, strict=True)]
 
 
-def assert_alike(found: Tensor, expected: Tensor, weights: Sequence[Tensor]) -> None:
-    """The same numbers, and the same gradient of each weight, all finite."""
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    for mine, theirs in zip(gradients(found, weights), gradients(expected, weights), strict=True):
+def assert_alike(actual: Tensor, expected: Tensor, weights: Sequence[Tensor]) -> None:
+    """Assert that two outputs are equal, and that the gradients of the weights are too."""
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+    for mine, theirs in zip(gradients(actual, weights), gradients(expected, weights), strict=True):
         assert mine.isfinite().all()
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)

@@ -1,6 +1,4 @@
-"""Model folders that take no training: for tests of what a model reads and writes, not of what it
-learnt.
-"""
+"""Model folders without training, for tests of what a model reads and writes."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from hanlattice.training.build import build
 
 
 def write_untrained(folder: Path, config: Config, train: Sequence[Sentence]) -> Path:
-    """The model that a training on these sentences would begin with."""
+    """Write the model with which a training on these sentences begins."""
     built = build(config, train)
     save_frame(folder, config, built.indexer, {})
     save_weights(folder, built.tagger.state_dict(), {})
@@ -24,9 +22,7 @@ def write_untrained(folder: Path, config: Config, train: Sequence[Sentence]) -> 
 
 
 def in_twos(sentence: Sentence) -> Sentence:
-    """The sentence with gold words of two characters, the last of one if it must be; many spans
-    cross their borders.
-    """
-    edges = range(0, len(sentence), 2)
-    words = tuple(Span(at, min(at + 2, len(sentence)), "n" if at % 4 else "v") for at in edges)
+    """Return the sentence with gold words of two characters; many spans cross their borders."""
+    starts = range(0, len(sentence), 2)
+    words = tuple(Span(i, min(i + 2, len(sentence)), "n" if i % 4 else "v") for i in starts)
     return replace(sentence, words=words)

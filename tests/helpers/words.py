@@ -1,6 +1,4 @@
-"""What hypothesis draws for segmented text: words that cover a text, with and without parts of
-speech.
-"""
+"""Strategies for segmented text: words that cover a text, some with parts of speech."""
 
 from __future__ import annotations
 
@@ -21,12 +19,10 @@ some_parts = st.sampled_from([WORD, "n", "v-n", "名"])
 def words(
     draw: st.DrawFn, length: int, parts: st.SearchStrategy[str] = some_parts
 ) -> tuple[Span, ...]:
-    """Any way to cut a text of this length into words."""
-    cuts = [at for at in range(1, length) if draw(st.booleans())]
-    return tuple(
-        Span(start, end, draw(parts))
-        for start, end in pairwise([0, *cuts, length] if length else [])
-    )
+    """Draw a way to cut a text of this length into words."""
+    cuts = [index for index in range(1, length) if draw(st.booleans())]
+    edges = [0, *cuts, length] if length else []
+    return tuple(Span(start, end, draw(parts)) for start, end in pairwise(edges))
 
 
 @st.composite
@@ -36,6 +32,6 @@ def segmented_sentences(
     labels: st.SearchStrategy[str] = some_labels,
     parts: st.SearchStrategy[str] = some_parts,
 ) -> Sentence:
-    """A sentence that is not empty, with some spans and its words."""
+    """Draw a sentence that is not empty, with some spans and its words."""
     sentence = draw(sentences(characters, labels))
     return replace(sentence, words=draw(words(len(sentence), parts)))

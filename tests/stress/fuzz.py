@@ -1,9 +1,8 @@
-"""Differential fuzzing: every backend against the reference, every door against the library, over
-one generator.
+"""Differential fuzzing: compare every implementation with its reference, on random texts.
 
-`python -m tests.stress.fuzz SECONDS` (make fuzz) goes on until the time is over or something
-differs. What it finds is made small by hypothesis and added to tests/stress/found.jsonl, which
-tests/stress/test_fuzz.py tries ever after. A case that ends the process stays in the folder for
+`python -m tests.stress.fuzz SECONDS` (`make fuzz`) runs until the time is over or two results
+differ. Hypothesis shrinks a case that fails, and it is added to tests/stress/found.jsonl, which
+tests/stress/test_fuzz.py runs from then on. A case that ends the process stays in the folder for
 temporary files, as hanlattice-fuzz-PID.json.
 """
 
@@ -38,7 +37,7 @@ from hanlattice.checkpoint import find_model
 from hanlattice.checkpoint.load import load_model
 from hanlattice.config import make_config
 from hanlattice.corpus.run import run as run_corpus
-from hanlattice.corpus.settings import CorpusSettings as CorpusSettings
+from hanlattice.corpus.settings import CorpusSettings
 from hanlattice.document import Document
 from hanlattice.lab.bench.equality import TOLERANCES, CRFCase, LSTMCase, largest_difference
 from hanlattice.nn.to_device import to_device
@@ -49,6 +48,7 @@ from hanlattice.text.dictionary import Entry
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.normalize import fold
+from hanlattice.text.span import Span
 from hanlattice.text.vectors import Vectors, write_vectors
 from tests.helpers.command import hanlattice
 from tests.helpers.levels import at_level
@@ -60,19 +60,20 @@ from tests.ops.test_crf_native import everything, make
 
 HAS_GPU = torch.cuda.is_available()
 if not HAS_GPU:
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anybody imports triton
-DEVICE, FUSED = (
-    ("cuda", ("fp32", "tf32", "bf16")) if HAS_GPU else ("cpu", ("fp32",))
-)  # where Triton runs, and how
+    # This takes effect when triton is imported.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+# Where Triton runs, and in which precisions
+DEVICE = "cuda" if HAS_GPU else "cpu"
+FUSED = ("fp32", "tf32", "bf16") if HAS_GPU else ("fp32",)
 FOUND = Path(__file__).with_name("found.jsonl")
-TRYING = Path(
-    tempfile.gettempdir(), f"hanlattice-fuzz-{os.getpid()}.json"
-)  # the case that ended the process
+# The case that runs now
+TRYING = Path(tempfile.gettempdir(), f"hanlattice-fuzz-{os.getpid()}.json")
 Case = dict[str, Any]
-# Bytes that a text may take, and for each word that stands in it.
+# Bytes for a text, and for each word that occurs in it
 COST_AT_MOST = 64 << 20
 COST_OF_A_WORD = 1 << 10
-# how much emissions may differ, of the largest one; with factors in 8 bits, bf16 or tf32
+# The largest difference of emissions, as a share of the largest one: with float factors, and with
+# factors in 8 bits, bf16 or tf32
 NEAR = 1e-4
 ROUNDED = 0.05
 counted: Counter[str] = Counter()
@@ -101,44 +102,34 @@ cases: st.SearchStrategy[Case] = st.fixed_dictionaries(
 )
 
 
-def same(found: dict[str, Any], right: dict[str, Any], most: float, what: str) -> None:
-    name, difference = largest_difference(found, right)
+def same(values: dict[str, Any], right: dict[str, Any], most: float, what: str) -> None:
+    """Assert that all values are nearly equal."""
+    name, difference = largest_difference(values, right)
     assert difference <= most, f"{what}: {name} differs by {difference:.1e}"
 
 
 def draw(case: Case, longest: int) -> tuple[LSTMCase, CRFCase, int]:
-    """A lattice LSTM over the texts, a CRF, and the characters in them."""
+    """Return a lattice LSTM on the texts, a CRF, and the number of characters."""
     lexicon = Lexicon(case["words"])
     parts = [fold("".join(text.split()))[:longest] for text in case["texts"][:3]]
-    words = [
-        (b, start, end, at)
-        for b, text in enumerate(parts)
-        for start, end, at in lexicon.match_ids(text)
-    ]
+    words = [(b, *match) for b, text in enumerate(parts) for match in lexicon.match_ids(text)]
     lattice = Lattice.from_words([len(text) for text in parts], words)
-    drawn = LSTMCase.draw(
-        lattice, case["size"], bool(case["seed"] % 2), D=3, E=2, seed=case["seed"]
-    )
-    emissions, lengths, scores = make(
-        case["seed"], 1 + len(parts), 1 + max(map(len, parts)), 1 + case["size"] % 6
-    )
-    tags = (
-        torch.arange(emissions.shape[0] * emissions.shape[1]).view(emissions.shape[:2])
-        % emissions.shape[2]
-    )
+    seed = case["seed"]
+    drawn = LSTMCase.draw(lattice, case["size"], bool(seed % 2), D=3, E=2, seed=seed)
+    B, T, K = 1 + len(parts), 1 + max(map(len, parts)), 1 + case["size"] % 6
+    emissions, lengths, scores = make(seed, B, T, K)
+    B, T, K = emissions.shape
+    tags = torch.arange(B * T).view(B, T) % K
     return drawn, CRFCase(emissions, tags, lengths, scores), sum(map(len, parts))
 
 
 def check_cells(case: Case) -> None:
-    """The lattice LSTM with gradients, and the CRF: batched and C at every instruction set against
-    the reference.
-    """
+    """Compare lattice LSTM and CRF, with gradients: batched and C against the reference."""
     drawn, crf, characters = draw(case, 20)
     right = drawn.values("reference")
     chain = (crf.emissions, crf.lengths, crf.scores)
-    chains = everything(
-        batched, chain
-    )  # the reference tries every tagging; tests/ops/test_crf.py compares these two
+    # The CRF's reference tries every tagging, so tests/ops/test_crf.py compares it with `batched`.
+    chains = everything(batched, chain)
     same(drawn.values("batched"), right, 1e-9, "batched")
     for level in library.possible_levels():
         with at_level(level):
@@ -149,10 +140,9 @@ def check_cells(case: Case) -> None:
 
 
 def check_chains(case: Case) -> None:
-    """CRFs of any size, also of none, with and without arcs: C at every instruction set says what
-    NumPy says.
+    """Compare CRFs of any size, with and without arcs: C against NumPy.
 
-    So it does of copied lattices: nobody may change what C reads unchecked.
+    A copied lattice must be read-only, because C does not check it again.
     """
     rng = np.random.default_rng(case["seed"])
     B, T, K, A = (int(rng.integers(0, most)) for most in (4, 9, 6, 7))
@@ -171,42 +161,43 @@ def check_chains(case: Case) -> None:
         right = chain_values(plain, emissions, lengths, scores, n, arcs)
         for level in library.possible_levels():
             with at_level(level):
-                found = chain_values(native, emissions, lengths, scores, n, arcs)
-            assert found.keys() == right.keys(), (level, found.keys(), right.keys())
-            for name, value in found.items():
-                np.testing.assert_allclose(
-                    value, right[name], rtol=1e-9, atol=1e-9, err_msg=f"{level}: {name}"
-                )
+                values = chain_values(native, emissions, lengths, scores, n, arcs)
+            assert values.keys() == right.keys(), (level, values.keys(), right.keys())
+            for name, value in values.items():
+                message = f"{level}: {name}"
+                np.testing.assert_allclose(value, right[name], 1e-9, 1e-9, err_msg=message)
     lattice = deepcopy(draw(case, 20)[0].lattice)
-    assert not any(
-        getattr(lattice, each.name).flags.writeable for each in fields(lattice) if each.init
-    )
+    arrays = [getattr(lattice, field.name) for field in fields(lattice) if field.init]
+    assert not any(array.flags.writeable for array in arrays)
     counted["tags through chains"] += B * T * K * 3 * (1 + len(library.possible_levels()))
 
 
 def chain_values(
     backend: Any, emissions: Any, lengths: Any, scores: CRFScores, n: int, arcs: Arcs | None
 ) -> dict[str, Any]:
-    """What a backend says of all taggings, or `refused` where it takes none of it."""
-    given = emissions, lengths, scores
+    """Return all results of a backend, or `refused` for those it refuses to compute."""
+    chain = emissions, lengths, scores
     more = {} if arcs is None else {"arcs": arcs}
-    found: dict[str, Any] = {}
-    for name, do in {
-        "viterbi": lambda: backend.viterbi(*given, **more),
-        "nbest": lambda: backend.nbest(*given, n, **more),
-        "sums": lambda: (
-            backend.arc_marginals(*given, arcs) if arcs else (backend.marginals(*given),)
-        ),
+    sums = (
+        (lambda: backend.arc_marginals(*chain, arcs))
+        if arcs
+        else (lambda: (backend.marginals(*chain),))
+    )
+    values: dict[str, Any] = {}
+    for name, compute in {
+        "viterbi": lambda: backend.viterbi(*chain, **more),
+        "nbest": lambda: backend.nbest(*chain, n, **more),
+        "sums": sums,
     }.items():
         try:
-            found |= {f"{name} {at}": value for at, value in enumerate(do())}
+            values |= {f"{name} {index}": value for index, value in enumerate(compute())}
         except (ValueError, IndexError):
-            found[f"{name} refused"] = 0
-    return found
+            values[f"{name} refused"] = 0
+    return values
 
 
 def check_costs(case: Case) -> None:
-    """Words inside words, each with a label: memory grows with what occurs in the text, not faster."""
+    """Assert that memory grows only with the labelled words that occur in a text."""
     stem = (case["words"] or ["长"])[0][:1]
     length = case["nested"]
     text = stem * length
@@ -229,9 +220,7 @@ def check_costs(case: Case) -> None:
 
 @cache
 def costly() -> Predictor:
-    """The bundled model, which composes vectors of new words, after everything that is read once
-    was read.
-    """
+    """Load the bundled model, and let it read everything that it reads once."""
     tagger = load("ner")
     with tagger.lexicon.temporary_words([Entry("长江大桥", "BRIDGE", 1.0)]):
         tagger("南京市长江大桥")
@@ -239,81 +228,71 @@ def costly() -> Predictor:
 
 
 def check_triton(case: Case) -> None:
-    """The Triton kernels, on a GPU in every precision, else interpreted: cell and CRF with
-    gradients, a model.
-    """
+    """Compare the Triton kernels with the reference: cell and CRF with gradients, and a model."""
     drawn, crf, characters = draw(case, 20 if HAS_GPU else 3)
     right = in_two(drawn.values("reference"))
-    for precision in (
-        FUSED
-    ):  # five times what whole layers are allowed: a few small numbers can cancel each other
-        found = in_two(drawn.to(DEVICE, torch.float32).values(f"fused-{precision}"))
-        same(found, right, 5 * TOLERANCES[precision], f"Triton, {precision}")
+    for precision in FUSED:
+        values = in_two(drawn.to(DEVICE, torch.float32).values(f"fused-{precision}"))
+        # Five times the tolerance of whole layers, because a few small numbers can cancel out.
+        same(values, right, 5 * TOLERANCES[precision], f"Triton, {precision}")
     chains = crf.values("batched", "cpu", torch.float64)
-    for name, value in crf.values(
-        "fused", DEVICE, torch.float64
-    ).items():  # a forbidden step is a million: 1e-9 is rounding
-        torch.testing.assert_close(
-            value.cpu(), chains[name], rtol=1e-6, atol=1e-8, msg=f"CRF, Triton: {name}"
-        )
+    for name, value in crf.values("fused", DEVICE, torch.float64).items():
+        # A forbidden step scores minus a million, so rounding alone gives 1e-9.
+        message = f"CRF, Triton: {name}"
+        torch.testing.assert_close(value.cpu(), chains[name], rtol=1e-6, atol=1e-8, msg=message)
     counted["characters through Triton's cells"] += characters * len(FUSED)
     if texts := [text[: 24 if HAS_GPU else 3] for text in case["texts"] if text.strip()][:3]:
         near_in_triton(texts, emissions(small()["right"], texts))
 
 
 def in_two(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The output, and all gradients as one: a gradient of next to nothing has no relative precision
-    in float32.
-    """
-    gradients = [
-        value.detach().double().flatten().cpu() for name, value in values.items() if name != "h"
-    ]
-    return {"h": values["h"].detach().double().cpu(), "gradients": torch.cat(gradients)}
+    """Return the output, and all gradients as one tensor."""
+    # A gradient near zero has no relative precision of its own in float32.
+    doubles = {name: value.detach().double().cpu() for name, value in values.items()}
+    gradients = [value.flatten() for name, value in doubles.items() if name != "h"]
+    return {"h": doubles["h"], "gradients": torch.cat(gradients)}
 
 
 def near_in_triton(texts: list[str], right: torch.Tensor) -> None:
-    """The whole model with the kernels in every precision."""
+    """Compare a whole model, with Triton in every precision."""
     for precision in FUSED:
         most = {"fp32": NEAR}.get(precision, ROUNDED) * max(1.0, float(right.abs().max()))
-        found = emissions(small()[f"fused-{precision}"], texts)
-        assert (found - right).abs().max() <= most, f"a model, Triton, {precision}"
+        values = emissions(small()[f"fused-{precision}"], texts)
+        assert (values - right).abs().max() <= most, f"a model, Triton, {precision}"
     counted["characters through models with Triton"] += sum(map(len, texts)) * len(FUSED)
 
 
 def without_c() -> Any:
-    return mock.patch.object(
-        library, "loaded", return_value=library.Loaded(None, "", "it is turned off")
-    )
+    """Turn the C library off."""
+    missing = library.Loaded(None, "", "it is turned off")
+    return mock.patch.object(library, "loaded", return_value=missing)
 
 
 @cache
 def small() -> dict[str, Predictor]:
-    """An untrained lattice model: as modules of torch with the reference or Triton, for the
-    runtime, and in 8 bits.
-    """
+    """Return an untrained lattice model with every implementation, by its name."""
     folder = Path(tempfile.mkdtemp())
     names = (*WORDS, *PLACES, "国家", "主席", "北京", "北京大学", "长江")
     rows = np.random.default_rng(0).normal(size=(len(names), 8)).astype(np.float32)
     write_vectors(folder / "words.vec", Vectors(names, rows), binary=False)
     tree = {"chars": {"dim": 8}, "words": {"vectors": str(folder / "words.vec")}}
-    write_untrained(
-        folder / "m", make_config(tree | {"model": {"hidden": 6, "layers": 2}}), sentences(12, 0)
-    )
+    config = make_config(tree | {"model": {"hidden": 6, "layers": 2}})
+    model = write_untrained(folder / "m", config, sentences(12, 0))
     with without_c():
-        plain = load(folder / "m")
-    made = {"right": with_backend(folder / "m", "reference"), "numpy": plain}
+        models = {"numpy": load(model)}
+    models["right"] = with_backend(model, "reference")
     for precision in FUSED:
-        made[f"fused-{precision}"] = with_backend(folder / "m", f"fused-{precision}", DEVICE)
-    for level in library.possible_levels():  # the weights are packed for the one that loads them
+        models[f"fused-{precision}"] = with_backend(model, f"fused-{precision}", DEVICE)
+    for level in library.possible_levels():
+        # Loading packs the weights for an instruction set.
         with at_level(level):
-            made[level], made[f"{level}, 8 bits"] = (
-                load(folder / "m"),
-                load(folder / "m", fast=True),
-            )
-    return made
+            models[level] = load(model)
+            models[f"{level}, 8 bits"] = load(model, fast=True)
+    return models
 
 
 def with_backend(folder: Path, backend: str, device: str = "cpu") -> Predictor:
+    """Load a model as torch modules, with a backend of the lattice LSTM."""
     model = load_model(folder, device, modules=True)
     for layer in model.tagger.encoder.layers:  # type: ignore[union-attr]
         layer.backend = backend
@@ -321,39 +300,41 @@ def with_backend(folder: Path, backend: str, device: str = "cpu") -> Predictor:
 
 
 def emissions(predictor: Predictor, texts: list[str]) -> torch.Tensor:
+    """Return the emissions of a batch of texts."""
     batch = predictor.model.indexer.read(texts).batch(range(len(texts)))
     if predictor.model.device != "cpu":
         batch = to_device(batch, predictor.model.device)
     return torch.as_tensor(predictor.model.tagger.emissions(batch)).detach().cpu()
 
 
-def check_models(case: Case) -> None:
-    """A whole model: the runtime with C at every instruction set, numpy alone, 8 bits, against the
-    modules of torch.
-    """
-    made = small()
-    texts = [text[:24] for text in case["texts"] if text.strip()][:3]
-    if not texts:
-        return
-    right = emissions(made["right"], texts)
+def check_levels(texts: list[str], right: torch.Tensor) -> None:
+    """Compare a whole model at every instruction set, with float weights and in 8 bits."""
+    models = small()
     most = max(1.0, float(right.abs().max()))
     for level in library.possible_levels():
         with at_level(level):
-            assert (emissions(made[level], texts) - right).abs().max() <= NEAR * most, f"C, {level}"
-            rounded = emissions(made[f"{level}, 8 bits"], texts)
+            values = emissions(models[level], texts)
+            assert (values - right).abs().max() <= NEAR * most, f"C, {level}"
+            rounded = emissions(models[f"{level}, 8 bits"], texts)
             assert (rounded - right).abs().max() <= ROUNDED * most, f"8 bits, {level}"
+
+
+def check_models(case: Case) -> None:
+    """Compare a whole model with the torch modules: C, numpy alone, and 8 bits."""
+    texts = [text[:24] for text in case["texts"] if text.strip()][:3]
+    if not texts:
+        return
+    right = emissions(small()["right"], texts)
+    check_levels(texts, right)
     with without_c():
-        assert (emissions(made["numpy"], texts) - right).abs().max() <= NEAR * most, "numpy"
-    counted["characters through models"] += sum(map(len, texts)) * (
-        2 + 2 * len(library.possible_levels())
-    )
+        difference = float((emissions(small()["numpy"], texts) - right).abs().max())
+    assert difference <= NEAR * max(1.0, float(right.abs().max())), "numpy"
+    runs = 2 + 2 * len(library.possible_levels())
+    counted["characters through models"] += sum(map(len, texts)) * runs
 
 
 def check_long(case: Case) -> None:
-    """Thousands of characters at once, from the same pieces: C at every instruction set and 8 bits
-    against numpy.
-    """
-    made = small()
+    """Compare a whole model with numpy on thousands of characters at once."""
     chance = np.random.default_rng(case["seed"])
     parts = [text for text in case["texts"] if text.strip()]
     texts = [
@@ -363,109 +344,95 @@ def check_long(case: Case) -> None:
     if not texts:
         return
     with without_c():
-        right = emissions(made["numpy"], texts)
-    most = max(1.0, float(right.abs().max()))
-    for level in library.possible_levels():
-        with at_level(level):
-            assert (emissions(made[level], texts) - right).abs().max() <= NEAR * most, f"C, {level}"
-            rounded = emissions(made[f"{level}, 8 bits"], texts)
-            assert (rounded - right).abs().max() <= ROUNDED * most, f"8 bits, {level}"
+        right = emissions(small()["numpy"], texts)
+    check_levels(texts, right)
     if HAS_GPU:
         near_in_triton(texts, right)
-    counted["characters of long texts"] += sum(map(len, texts)) * (
-        1 + 2 * len(library.possible_levels())
-    )
+    runs = 1 + 2 * len(library.possible_levels())
+    counted["characters of long texts"] += sum(map(len, texts)) * runs
 
 
 @cache
 def shipped() -> Predictor:
+    """Load the bundled model."""
     return load("ner")
+
+
+def triples(documents: Any) -> list[list[tuple[int, int, str]]]:
+    """Return the spans of documents, which are objects, JSON, or lists of spans."""
+    return [
+        [
+            (s.start, s.end, s.label) if isinstance(s, Span) else (s["start"], s["end"], s["label"])
+            for s in spans
+        ]
+        for spans in documents
+    ]
 
 
 def check_doors(
     case: Case, server: Server | None = None, on_ray: Callable[[list[str]], Any] | None = None
 ) -> None:
-    """Text by text, as a list, in batches, by the command line, as a corpus, by a server and Ray:
-    one and the same.
-    """
+    """Compare all ways to tag texts: one by one, lists, batches, command, corpus, server, Ray."""
     tagger = shipped()
-    given = case["texts"]
+    texts = case["texts"]
     with tagger.lexicon.temporary_words(case["words"], case["without"]):
-        right = [tagger(text) for text in given]
-        assert [each.spans for each in tagger(given)] == [each.spans for each in right], "a list"
-        assert [each.spans for each in tagger.pipe(given, case["size"])] == [
-            each.spans for each in right
-        ], "pipe"
-    for each in right:
-        assert all(each.text[span.start : span.end] == span.text for span in each.spans), "offsets"
-    plain = [tagger(text) for text in given]
-    lines = [text.replace("\r", " ").replace("\n", " ") for text in given]
+        right = [tagger(text) for text in texts]
+        spans = [document.spans for document in right]
+        assert [document.spans for document in tagger(texts)] == spans, "a list"
+        assert [document.spans for document in tagger.pipe(texts, case["size"])] == spans, "pipe"
+    for document in right:
+        for span in document.spans:
+            assert document.text[span.start : span.end] == span.text, "offsets"
+    plain = [tagger(text) for text in texts]
+    lines = [text.replace("\r", " ").replace("\n", " ") for text in texts]
     sent = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+    # A byte order mark, lone surrogates and NUL are not plain UTF-8 text for the command.
     if not sent.startswith(b"\xef\xbb\xbf") and b"\xed" not in sent and b"\0" not in sent:
         done = hanlattice("tag", "--format", "jsonl", "-", stdin=sent)
         assert done.code == 0, done.err
-        spans = [
-            [(s["start"], s["end"], s["label"]) for s in json.loads(line)["spans"]]
-            for line in done.text.split("\n")[:-1]
-        ]
-        assert spans == [
-            [(s.start, s.end, s.label) for s in tagger(line).spans] for line in lines
-        ], "the command line"
-    check_corpus(given, plain)
+        records = [json.loads(line) for line in done.text.split("\n")[:-1]]
+        expected = triples(tagger(line).spans for line in lines)
+        assert triples(record["spans"] for record in records) == expected, "the command line"
+    check_corpus(texts, plain)
     if server is not None:
-        status, answer, _ = server.ask("/v1/tag", {"texts": given})
+        status, answer, _ = server.ask("/v1/tag", {"texts": texts})
         assert status == 200, answer
-        spans = [
-            [(s["start"], s["end"], s["label"]) for s in each["spans"]]
-            for each in answer["documents"]
-        ]
-        assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in plain], (
-            "the server"
-        )
+        spans = triples(document["spans"] for document in answer["documents"])
+        assert spans == triples(document.spans for document in plain), "the server"
     if on_ray is not None:
-        whole = [
-            each for each in plain if not any("\ud800" <= one <= "\udfff" for one in each.text)
-        ]  # Arrow is UTF-8
-        spans = [
-            [(s["start"], s["end"], s["label"]) for s in each]
-            for each in on_ray([each.text for each in whole])
-        ]
-        assert spans == [[(s.start, s.end, s.label) for s in each.spans] for each in whole], "Ray"
-    counted["characters through doors"] += sum(map(len, given)) * (
-        5 + (server is not None) + (on_ray is not None)
-    )
+        # Arrow is UTF-8, so it has no lone surrogates.
+        whole = [d for d in plain if not any("\ud800" <= c <= "\udfff" for c in d.text)]
+        spans = triples(on_ray([document.text for document in whole]))
+        assert spans == triples(document.spans for document in whole), "Ray"
+    ways = 5 + (server is not None) + (on_ray is not None)
+    counted["characters through doors"] += sum(map(len, texts)) * ways
 
 
 def ray_actor() -> Callable[[list[str]], Any]:
-    """The model in an actor of a Ray cluster, as Ray Data would hold it."""
+    """Start an actor with the model, as Ray Data does, and return a function that asks it."""
     from hanlattice.ray import Tagger, connect
 
     ray = connect()
     actor = ray.remote(Tagger).options(num_cpus=1).remote("ner")
 
     def ask(texts: list[str]) -> Any:
-        return ray.get(actor.__call__.remote({"text": np.array(texts, object)}))[
-            "spans"
-        ].to_pylist()
+        batch = {"text": np.array(texts, object)}
+        return ray.get(actor.__call__.remote(batch))["spans"].to_pylist()
 
     return ask
 
 
 def check_corpus(texts: list[str], right: list[Document]) -> None:
-    """`hanlattice corpus tag` of these texts, as JSON lines; of lone surrogates it says that they
-    are broken rows.
-    """
+    """Compare `hanlattice corpus tag`; rows with lone surrogates must be broken there."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in.jsonl").write_text(
-            "".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8"
-        )
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        Path(folder, "in.jsonl").write_text(lines, "utf-8")
         run_corpus([f"{folder}/in.jsonl"], f"{folder}/out", CorpusSettings(Path(find_model("ner"))))
         (out,) = Path(folder, "out").glob("in.jsonl.*")
         rows = [json.loads(line) for line in out.read_text("utf-8").split("\n")[:-1]]
     for row, document in zip(rows, right, strict=True):
         if "broken" not in row:
-            spans = [(s["start"], s["end"], s["label"]) for s in row["spans"]]
-            assert spans == [(s.start, s.end, s.label) for s in document.spans], "the corpus"
+            assert triples([row["spans"]]) == triples([document.spans]), "the corpus"
         else:
             assert any("\ud800" <= character <= "\udfff" for character in document.text), row
 
@@ -479,6 +446,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "long": check_long,
     "doors": check_doors,
 }
+# Cases in a round: slow checks get few.
 ROUND = {
     "cells": 25,
     "triton": 25 if HAS_GPU else 2,
@@ -487,11 +455,11 @@ ROUND = {
     "models": 25,
     "long": 400,
     "doors": 5,
-}  # cases of each: what is slow is seldom
+}
 
 
 def search(name: str, check: Callable[[Case], None], number: int, examples: int) -> None:
-    """Try so many cases; keep the smallest that fails."""
+    """Run some cases of a check, and record the smallest one that fails."""
     failing: list[Case] = []
 
     @hypothesis.seed(number)
@@ -511,7 +479,8 @@ def search(name: str, check: Callable[[Case], None], number: int, examples: int)
     try:
         attempt()
     except Exception:
-        with FOUND.open("a", encoding="utf-8") as file:  # the last one is what hypothesis shows
+        # Hypothesis runs the smallest case last.
+        with FOUND.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"check": name, "case": failing[-1]}) + "\n")
         raise
     finally:
@@ -519,6 +488,7 @@ def search(name: str, check: Callable[[Case], None], number: int, examples: int)
 
 
 def main(seconds: float, number: int = 0) -> None:
+    """Run rounds of all checks, starting with this seed."""
     torch.set_num_threads(1)
     faulthandler.enable()
     end = time.monotonic() + seconds
@@ -528,11 +498,11 @@ def main(seconds: float, number: int = 0) -> None:
         checks = {**CHECKS, "doors": lambda case: check_doors(case, server, on_ray)}
         if not find_spec("triton"):
             del checks["triton"]
-        for at in count(number):
+        for seed in count(number):
             for name, check in checks.items():
                 if time.monotonic() < end:
-                    search(name, check, at, ROUND[name])
-            print(json.dumps({"rounds": at - number + 1, **counted}), flush=True)  # noqa: T201
+                    search(name, check, seed, ROUND[name])
+            print(json.dumps({"rounds": seed - number + 1, **counted}), flush=True)  # noqa: T201
             if time.monotonic() > end:
                 return
 

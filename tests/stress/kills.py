@@ -1,9 +1,8 @@
-"""Kill -9 at random moments, of commands, of a corpus's workers and of a server's: in the end
-nothing shows it.
+"""Kill commands, workers of a corpus and workers of a server at random moments.
 
-`python -m tests.stress.kills N [SEED [KIND …]]` (make kills): N kills in the shares of SHARES, or
-of these KINDs alone. A command is killed and goes on, again and again, until it ends by itself;
-then what it made is compared with an undisturbed run's, and it begins anew.
+`python -m tests.stress.kills N [SEED [KIND …]]` (`make kills`) kills N times, divided as SHARES
+says, or only these KINDs. A killed command is resumed until it ends by itself. Then its outputs
+must equal those of an undisturbed run, and it starts anew.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ from tests.helpers.made import made_config, write_made
 from tests.helpers.running import running, wait_for
 from tests.training.test_loop import assert_same_run
 
-TIMED = (".json", ".md", ".lock")  # records with times and names, and whom a lock belonged to
+# Records with times and names, and locks with the id of a process
+TIMED = (".json", ".md", ".lock")
 SHARES = {
     "train": 7,
     "pack": 5,
@@ -49,34 +49,36 @@ SHARES = {
 }
 
 
-def same(found: Path, right: Path) -> None:
-    """Of a file, of a folder, or of the files that begin with this name: all bytes but those of
-    TIMED.
+def same(out: Path, right: Path) -> None:
+    """Assert that two runs wrote the same files, byte for byte except for `TIMED`.
+
+    Args:
+        out: A file, a folder, or what the names of several files begin with.
+        right: The same for the undisturbed run.
     """
     mine, theirs = (
-        {path.name.replace(root.name, "", 1): path for path in made(root)}
-        for root in (found, right)
+        {path.name.replace(root.name, "", 1): path for path in made(root)} for root in (out, right)
     )
     assert mine.keys() == theirs.keys(), (mine, theirs)
     for name, path in mine.items():
         if path.is_dir():
-            one = content(path)
-            other = content(theirs[name])
+            files = content(path)
+            expected = content(theirs[name])
         else:
-            one = {path.name: path.read_bytes()}
-            other = {path.name: theirs[name].read_bytes()}
-        assert one.keys() == other.keys(), one.keys() ^ other.keys()
-        different = [each for each in one if not each.endswith(TIMED) and one[each] != other[each]]
+            files = {path.name: path.read_bytes()}
+            expected = {path.name: theirs[name].read_bytes()}
+        assert files.keys() == expected.keys(), files.keys() ^ expected.keys()
+        different = [f for f in files if not f.endswith(TIMED) and files[f] != expected[f]]
         assert not different, f"{path}: {different}"
 
 
 def made(out: Path) -> list[Path]:
-    """Everything that a command wrote, hidden parts of files too."""
+    """Return everything that a command wrote, with the hidden parts of files."""
     return sorted(out.parent.glob(f"*{out.name}*"))
 
 
 def none_or_whole(out: Path) -> None:
-    """Packing does not go on: it left no model, or a whole one, and begins anew."""
+    """Assert that a killed `pack`, which cannot resume, left a whole model or none."""
     if (out / "model.safetensors").exists():
         load_model(out)
     shutil.rmtree(out, ignore_errors=True)
@@ -84,19 +86,29 @@ def none_or_whole(out: Path) -> None:
 
 @dataclass
 class Job:
+    """A command to kill.
+
+    Args:
+        arguments: The words of the command.
+        again: The option that resumes it.
+        same: Asserts that two outputs are equal.
+        left: Checks what a kill has left.
+        worker: Whether a worker of the command is killed, not the command.
+    """
+
     arguments: tuple[str | Path, ...]
-    again: str = ""  # the option to go on with
+    again: str = ""
     same: Callable[[Path, Path], None] = same
-    left: Callable[[Path], None] = lambda out: None  # what a kill may have left
-    worker: bool = False  # kill one of these
+    left: Callable[[Path], None] = lambda out: None
+    worker: bool = False
 
     def start(self, out: Path) -> Process:
-        """Begin it, or go on with it."""
+        """Start or resume the command."""
         more = [self.again] if self.again and written(out) else []
         return start(run_command, [*self.arguments, *more, "--out", out], out.parent / "log")
 
     def wait(self, process: Process, out: Path, seconds: float) -> bool:
-        """So long after it has first written something; False where it ended before."""
+        """Wait some seconds after the output changes. Return False if the command has ended."""
         before = written(out)
         while process.is_alive() and written(out) == before:
             time.sleep(0.005)
@@ -104,7 +116,7 @@ class Job:
         return process.is_alive()
 
     def disturb(self, folder: Path, kills: int, chance: random.Random) -> None:
-        """Exactly so many kills; whatever was made is what an undisturbed run makes."""
+        """Kill the command this often, and compare its outputs with those of an undisturbed run."""
         calm = folder / "calm"
         out = folder / "run"
         done = 0
@@ -116,7 +128,8 @@ class Job:
         while True:
             process = self.start(out)
             if done < kills and chance.random() < 0.1:
-                time.sleep(chance.uniform(0, 0.2))  # before it has begun
+                # Kill it before it has written anything.
+                time.sleep(chance.uniform(0, 0.2))
             elif done < kills:
                 self.wait(process, out, chance.uniform(0, seconds))
             victims = children(process.pid) if self.worker and process.is_alive() else [process.pid]
@@ -134,16 +147,17 @@ class Job:
 
 
 def written(out: Path) -> dict[str, int]:
-    """What is there, and when it was written."""
+    """Return the files of an output, and when each was written."""
     times = dict[str, int]()
     for path in [path for top in made(out) for path in (top, *top.rglob("*"))]:
-        with contextlib.suppress(OSError):  # gone meanwhile
+        # A file may disappear meanwhile.
+        with contextlib.suppress(OSError):
             times[str(path)] = path.stat().st_mtime_ns
     return times
 
 
 def run_command(arguments: list[str | Path], log: Path) -> None:
-    """`hanlattice` in this process."""
+    """Run `hanlattice` in this process, with its output in a log."""
     with log.open("wb") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
@@ -152,16 +166,14 @@ def run_command(arguments: list[str | Path], log: Path) -> None:
 
 
 def end(process: Process, log: Path) -> bool:
-    """Wait for its end; whether it was killed."""
+    """Wait for the end of a process, and return whether it was killed."""
     process.join(600)
     assert process.exitcode in (0, -signal.SIGKILL), f"{process.exitcode}: {log.read_text('utf-8')}"
     return process.exitcode != 0
 
 
 def disturb_server(model: Path, kills: int, chance: random.Random) -> None:
-    """While two clients ask, one worker after the other is killed: answers are right, and later
-    ones come.
-    """
+    """Kill one worker after the other while two clients send requests; responses stay right."""
     texts = ["王小明在青石镇工作。", "李伟去了南湖！"]
     stop = threading.Event()
     wrong = list[object]()
@@ -169,14 +181,15 @@ def disturb_server(model: Path, kills: int, chance: random.Random) -> None:
         assert server.process.stderr is not None
         threading.Thread(target=server.process.stderr.read, daemon=True).start()
         right = server.ask("/v1/tag", {"texts": texts})[1]["documents"]
-        assert all(each["spans"] for each in right)
+        assert all(document["spans"] for document in right)
 
         def ask() -> None:
             while not stop.is_set():
                 try:
                     status, answer, _ = server.ask("/v1/tag", {"texts": texts})
+                # A killed worker had accepted this request.
                 except (OSError, http.client.HTTPException):
-                    continue  # what a killed worker had accepted
+                    continue
                 if status != 200 or answer["documents"] != right:
                     wrong.append((status, answer))
 
@@ -186,16 +199,15 @@ def disturb_server(model: Path, kills: int, chance: random.Random) -> None:
         try:
             order = server.workers()
             for _ in range(kills):
-                time.sleep(
-                    chance.uniform(1.1, 1.6)
-                )  # five in a row that live less than two seconds end the server
-                os.kill(order[0], signal.SIGKILL)
+                # Each worker lives for two of these pauses. The server ends when five workers in
+                # a row live for less than two seconds.
+                time.sleep(chance.uniform(1.1, 1.6))
+                victim, survivor = order
+                os.kill(victim, signal.SIGKILL)
                 wait_for(
-                    lambda before=order[0]: (
-                        len(server.workers()) == 2 and before not in server.workers()
-                    )
+                    lambda gone=victim: len(server.workers()) == 2 and gone not in server.workers()
                 )
-                order = [order[1], *(set(server.workers()) - set(order))]
+                order = [survivor, *(set(server.workers()) - {victim, survivor})]
         finally:
             stop.set()
             for client in clients:
@@ -205,63 +217,34 @@ def disturb_server(model: Path, kills: int, chance: random.Random) -> None:
 
 
 def jobs(folder: Path) -> dict[str, Job]:
-    """Small ones, of some seconds; the model that they use is in the folder."""
+    """Return commands that take some seconds, and train the model that they use."""
     write_made(folder, train=40)
     model = train(made_config(folder), folder / "model").folder
-    often = toml(
-        folder,
-        folder / "c.toml",
-        train__epochs=10,
-        train__checkpoint_minutes=1e-3,
-        train__average=0.9,
-    )
+    settings = {"epochs": 10, "checkpoint_minutes": 1e-3, "average": 0.9}
+    config = toml(folder, folder / "c.toml", **{f"train__{k}": v for k, v in settings.items()})
     text = write_text(folder / "lm.txt")
-    (folder / "raw.txt").write_text("".join(f"{each}\n" for each in texts(6000)), "utf-8")
-    tiny = "--embedding 6 --hidden 8 --batch-size 4 --length 9 --epochs 3 --min-count 2 --held-out 0.1 --threads 1"
-    corpus = (
-        "corpus",
-        "tag",
-        folder / "raw.txt",
-        "-m",
-        model,
-        "--shard-size",
-        "0.005",
-        "--workers",
-        "2",
+    raw = folder / "raw.txt"
+    raw.write_text("".join(f"{line}\n" for line in texts(6000)), "utf-8")
+    corpus = ("corpus", "tag", raw, "-m", model, "--shard-size", "0.005", "--workers", "2")
+    options = (
+        "--embedding 6 --hidden 8 --batch-size 4 --length 9 --epochs 3 --min-count 2 "
+        "--held-out 0.1 --threads 1 --direction forward --checkpoint-minutes 0.0001"
     )
-    lm = (
-        "pretrain",
-        "lm",
-        text,
-        *tiny.split(),
-        "--direction",
-        "forward",
-        "--checkpoint-minutes",
-        "0.0001",
-    )
-    vectors = (
-        "pretrain",
-        "vectors",
-        folder / "raw.txt",
-        "--unit",
-        "char",
-        "--dim",
-        "5",
-        "--epochs",
-        "5",
-    )
+    lm = ("pretrain", "lm", text, *options.split())
+    vectors = ("pretrain", "vectors", raw, "--unit", "char", "--dim", "5", "--epochs", "5")
     return {
-        "train": Job(("train", often), "--resume", assert_same_run),
+        "train": Job(("train", config), "--resume", assert_same_run),
         "pack": Job(("pack", model), left=none_or_whole),
         "lm": Job(lm, "--resume", assert_same_lm),
         "vectors": Job(vectors, "--resume"),
-        "distil": Job(("distil", folder / "raw.txt", "-m", model)),
+        "distil": Job(("distil", raw, "-m", model)),
         "corpus": Job(corpus),
         "corpus worker": Job(corpus, worker=True),
     }
 
 
 def main(kills: int, seed: int, kinds: list[str]) -> None:
+    """Kill this often, and print a record for each kind."""
     done = Counter[str]()
     wanted = {name: kills * share // sum(SHARES.values()) for name, share in SHARES.items()}
     wanted["train"] += kills - sum(wanted.values())
@@ -273,15 +256,15 @@ def main(kills: int, seed: int, kinds: list[str]) -> None:
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = jobs(folder)
+        commands = jobs(folder)
         for kind, count in wanted.items():
             if kinds and kind not in kinds:
                 continue
             began = time.monotonic()
             chance = random.Random(f"{kind} {seed}")
-            if kind in found:
+            if kind in commands:
                 (folder / kind).mkdir()
-                found[kind].disturb(folder / kind, count, chance)
+                commands[kind].disturb(folder / kind, count, chance)
             else:
                 disturb_server(folder / "model", count, chance)
             done[kind] += count

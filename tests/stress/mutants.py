@@ -1,9 +1,9 @@
-"""Mutation testing: do the tests of a module notice when it is changed?
+"""Mutation testing: do the tests of a module notice when the module is changed?
 
-`python -m tests.stress.mutants SHARE SEED [PART …]` (make mutants): in such a share of the places
-that cosmic-ray can change, of the modules whose name has one of the PARTs, one change each, drawn
-at random, against the tests of that module. The change is made as the module is imported, in a
-process of its own; no file is touched. What survives is shown.
+`python -m tests.stress.mutants SHARE SEED [PART …]` (`make mutants`) changes a random SHARE of the
+places that cosmic-ray can change, one at a time, and runs the tests of the module. Only modules
+whose name contains a PART are changed. A change is made when the module is imported, in another
+process, so no file is touched. Changes that no test notices are printed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
-import torch  # noqa: F401 (what every process would import)
+
+# Imported before the fork, so that no process imports it again.
+import torch  # noqa: F401
 from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
@@ -38,39 +40,38 @@ TESTS = {
     "text/boundaries": "text/test_joints text/test_cut text/test_solid",
     "text/dictionary": "text/test_dictionary",
     "text/display": "text/test_display",
-    "text/forks": "test_fork stress/test_soak -k not(some_seconds)and(not(child_tags))",
+    "text/fork_safety": "test_fork stress/test_soak -k not(some_seconds)and(not(child_tags))",
     "text/lattice": "text/test_lattice text/test_segments",
     "text/lexicon": "text/test_lexicon text/test_growing text/test_dictionary",
-    "text/matcher": "text/test_matcher text/test_growing",
-    "text/normal": "text/test_normal",
+    "text/trie": "text/test_trie text/test_growing",
+    "text/normalize": "text/test_normalize",
     "text/pieces": "text/test_pieces",
-    "text/rules": "text/test_dictionary test_labelled_words runtime/test_labelled",
-    "text/segmenter": "text/test_segmenter",
+    "text/rules": "text/test_dictionary test_labelled_words inference/test_dictionary_crf",
+    "text/segment": "text/test_segment",
     "text/sentence": "text/test_sentence",
-    "text/spans": "text/test_spans",
+    "text/span": "text/test_span",
     "text/tags": "text/test_tags text/test_tag_ids",
     "text/vectors": "text/test_vectors",
     "text/vocab": "text/test_vocab text/test_bigrams",
     "evaluation/breakdown": "evaluation/test_breakdown",
     "evaluation/calibration": "evaluation/test_calibration",
-    "evaluation/mistakes": "evaluation/test_mistakes",
+    "lab/mistakes": "lab/test_mistakes",
     "evaluation/ner": "evaluation/test_ner",
     "evaluation/platt": "evaluation/test_platt",
     "evaluation/report": "evaluation/test_report",
     "evaluation/segmentation": "evaluation/test_segmentation",
     "evaluation/significance": "evaluation/test_significance",
     "evaluation/statistics": "evaluation/test_statistics",
-    "models/decode": "models/test_decode cli/test_segment",
+    "inference/decode": "inference/test_decode cli/test_segment",
 }
 
 
 class Changed(SourceFileLoader):
-    """Imports one module with other code, and all others as they are."""
+    """Import one module with changed code, and all others unchanged."""
 
     def __init__(self, path: Path, code: str) -> None:
-        super().__init__(
-            ".".join(("hanlattice", *path.relative_to(SOURCE).with_suffix("").parts)), str(path)
-        )
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        super().__init__(".".join(("hanlattice", *parts)), str(path))
         self.code = code
 
     def find_spec(
@@ -86,7 +87,7 @@ class Changed(SourceFileLoader):
 
 
 def meaning(code: str) -> str:
-    """The program without its annotations, which nobody evaluates; "" of one that is none."""
+    """Return the syntax tree of a program without annotations, or "" for a syntax error."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
@@ -100,7 +101,7 @@ def meaning(code: str) -> str:
 
 
 def mutants(path: Path, share: float, chance: random.Random) -> Iterator[str]:
-    """For a share of the places one change each."""
+    """Yield changed programs: one change in each place of a random share."""
     code = path.read_text("utf-8")
     original = meaning(code)
     nodes = list(ast_nodes(get_ast(code)))
@@ -109,24 +110,23 @@ def mutants(path: Path, share: float, chance: random.Random) -> Iterator[str]:
         operator = plugins.get_operator(name)
         if operator.arguments():
             continue
-        found = (place for node in nodes for place in operator().mutation_positions(node))
-        for nth, place in enumerate(found):
-            places[place[0]].append((name, nth))
-    for place in sorted(places):
-        name, nth = chance.choice(places[place])
+        spans = (span for node in nodes for span in operator().mutation_positions(node))
+        for index, (start, _) in enumerate(spans):
+            places[start].append((name, index))
+    for start in sorted(places):
+        name, index = chance.choice(places[start])
         if chance.random() < share:
-            changed = mutate_code(code, plugins.get_operator(name)(), nth)
+            changed = mutate_code(code, plugins.get_operator(name)(), index)
             if meaning(changed) not in ("", original):
                 yield changed
 
 
 def survives(path: Path, code: str, tests: str) -> bool:
-    """Whether these tests pass with this code; that it computes for two minutes or hangs for twenty
-    is noticed, too.
-    """
+    """Return whether the tests pass with this code, within two minutes of computing."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+    # A process that hangs computes nothing, so it gets a limit of its own.
     signal.alarm(1200)
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
@@ -138,6 +138,7 @@ def survives(path: Path, code: str, tests: str) -> bool:
 
 
 def main(share: float, seed: int, parts: list[str]) -> None:
+    """Test the modules, and print what survives."""
     total = Counter[bool]()
     for name, tests in TESTS.items():
         if parts and not any(part in name for part in parts):
@@ -160,7 +161,8 @@ def main(share: float, seed: int, parts: list[str]) -> None:
         )
         total += counts
         seconds = time.monotonic() - began
-        print(f"{name}: {counts[False]} of {counts.total()} killed, {seconds:.0f} s", flush=True)  # noqa: T201
+        killed = f"{counts[False]} of {counts.total()} killed"
+        print(f"{name}: {killed}, {seconds:.0f} s", flush=True)  # noqa: T201
     print(f"{total[False]} of {total.total()} killed")  # noqa: T201
 
 

@@ -1,4 +1,4 @@
-"""`make fuzz` in short form, and whatever it once found."""
+"""A short `make fuzz`, and the cases that once failed."""
 
 from __future__ import annotations
 

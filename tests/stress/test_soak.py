@@ -1,4 +1,4 @@
-"""`make soak` in short form, and what it once found."""
+"""A short `make soak`, and tests for the errors that it has found."""
 
 from __future__ import annotations
 
@@ -51,14 +51,12 @@ def test_some_seconds_of_threads_and_processes() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_fork_waits_for_a_thread_that_changes_a_lexicon() -> None:
-    """Else the child would wait without end for a thread that it does not have, and keep what was
-    borrowed.
-    """
+    """Otherwise the child would wait forever for a thread that it does not have."""
     subprocess.run([sys.executable, "-c", HELD], check=True, timeout=PATIENCE)
 
 
 def test_a_text_is_read_with_the_words_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word that is taken out while a text is read counts as before, or not at all."""
+    """A word that is removed while a text is read counts for the whole text, or not at all."""
     tagger = load("seg")
     text = "云栖小镇的大会"
     without = tagger(text).spans

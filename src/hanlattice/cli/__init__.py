@@ -160,9 +160,8 @@ def _handled_signals(received: list[int]) -> Iterator[None]:
 
     # Python lets only the main thread handle signals, and Windows has no SIGHUP.
     is_main = threading.current_thread() is threading.main_thread()
-    numbers = [
-        getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if is_main and hasattr(signal, name)
-    ]
+    names = [name for name in ("SIGTERM", "SIGHUP") if is_main and hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in names]
     numbers = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, stop)

@@ -113,8 +113,8 @@ def calibrate(
             examples = read_examples(model, corpus, file)
             if candidates:
                 flat = find_candidates(model.tagger, model.indexer, examples, MOST, LEAST)[1]
-                texts = [""] * len(examples)
-                spans[file] = make_spans(flat, texts, model.indexer.tag_ids.labels)
+                labels = model.indexer.tag_ids.labels
+                spans[file] = make_spans(flat, [""] * len(examples), labels)
             else:
                 spans[file] = decode(
                     model.tagger, model.indexer, examples, scores=True, threshold=threshold
@@ -171,14 +171,13 @@ def _report(
     if plot is not None:
         calibration.draw(results, plot)
     if out is not None:
-        record = {"about": about, "files": {name: r.as_dict() for name, r in results.items()}}
-        is_markdown = out.suffix.lower() == ".md"
+        if out.suffix.lower() == ".md":
+            text = calibration.markdown(results, about)
+        else:
+            files = {name: result.as_dict() for name, result in results.items()}
+            text = to_json({"about": about, "files": files}, indent=1) + "\n"
         with atomic_write(out) as file:
-            file.write(
-                calibration.markdown(results, about)
-                if is_markdown
-                else to_json(record, indent=1) + "\n"
-            )
+            file.write(text)
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(visible(about), soft_wrap=True)
     for name, result in results.items():

@@ -49,11 +49,7 @@ def compare(
     engine: Engine = Engines.local,
     address: Address = "",
     against: Annotated[
-        str,
-        typer.Option(
-            help="Row that the others are compared with: its name, its variant, "
-            "or the name of its file without suffix."
-        ),
+        str, typer.Option(help="Row to compare with: its name, variant, or file without suffix.")
     ] = "",
     rates: Annotated[
         bool, typer.Option("--rates/--no-rates", help="Measure the speed of training and decoding.")

@@ -102,10 +102,8 @@ def _terminal(
     from hanlattice.explain.terminal import lines
 
     width = shutil.get_terminal_size((_PIPE, 0)).columns if to_screen else _PIPE
-    if to_screen:
-        screen = Console(file=sys.stdout)
-    else:
-        screen = Console(file=None, force_terminal=False, width=_PIPE)
+    plain = Console(file=None, force_terminal=False, width=_PIPE)
+    screen = Console(file=sys.stdout) if to_screen else plain
     for index, explanation in enumerate(explanations):
         with screen.capture() as captured:
             if index:

@@ -18,27 +18,26 @@ NAME = "train.toml"
 FORMATS = {
     "ner": (
         ".bmes",
-        "one character and its tag a line, a blank line between sentences; or JSONL with spans",
+        "a character and its tag a line, a blank line between sentences; or JSONL with spans",
     ),
-    "words": (".seg", "one sentence a line, spaces between words"),
+    "words": (".seg", "a sentence a line, with spaces between words"),
 }
+# docs/training.md shows the files of these templates.
 POOLS = """\
-# Each character also reads the mean of all words that contain it.
-# Use false for tens of thousands of sentences.
-pools = true
+pools = true # each character hears of all words over it; false for tens of thousands of \
+sentences
 """
 FRESH = """\
 [chars]
-# To download this file: hanlattice data get simplechinese
-vectors = "@simplechinese/words.bin"
-norm = 12.0 # vectors are scaled to this mean length
+vectors = "@simplechinese/words.bin" # from: hanlattice data get simplechinese
+norm = 12.0 # the mean length that these vectors are scaled to
 
 [words]
-vectors = "@simplechinese/words.bin" # the words of this file are the dictionary
+vectors = "@simplechinese/words.bin" # the words of this file are the lattice
 fine_tune = false # true for tens of thousands of sentences
 
 [model]
-encoder = "lattice" # "char" uses no words
+encoder = "lattice" # "char" for characters alone
 {pools}hidden = 100 # 200 for tens of thousands of sentences
 
 [train]
@@ -48,8 +47,8 @@ batch_size = 16
 BEGUN = """\
 [start]
 model = {start} # its weights, characters, words and architecture
-# Your labels that mean the same as one of its labels: {{ company = "ORG" }}
-labels = {{}}
+labels = {{}} # your labels that begin as some of its labels, where names differ: \
+{{ company = "ORG" }}
 
 [rates] # multiples of train.lr; 0 freezes
 embeddings = 1.0
@@ -62,14 +61,13 @@ batch_size = 4
 """
 TEMPLATE = """\
 # {command}
-# Paths are relative to the folder in which you run this command.
-# docs/configuration.md describes every setting.
+# Paths are relative to the folder in which this command runs. \
+docs/configuration.md describes every setting.
 [data]
 train = {train} # {format}
-test = {test} # scored once, at the end; remove this line if you have no test file
-# This share of the training file chooses the best epoch.
-# If you have a file for that, write instead: dev = "…"
-holdout = 0.1
+test = {test} # scored once, at the end; remove this line if you have none
+holdout = 0.1 # a tenth of train chooses the best epoch; \
+if you have a file for that: dev = "…" instead
 
 {sections}lr = 2e-3
 device = "cpu" # "cuda" for a GPU

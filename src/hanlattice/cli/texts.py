@@ -81,19 +81,13 @@ def add_words(predictor: Predictor, options: DictionaryOptions, notes: bool = Tr
             longer = f" or more than {LONGEST}" if max(plain) > LONGEST else ""
             _note_skipped(path, unusable, f"{len(plain):,} words", f"one character{longer}")
         if unusable := sum(not 1 <= length <= LONGEST_LABELLED for length in labelled):
-            _note_skipped(
-                path,
-                unusable,
-                f"{len(labelled):,} words with labels",
-                f"more than {LONGEST_LABELLED}",
-            )
+            total = f"{len(labelled):,} words with labels"
+            _note_skipped(path, unusable, total, f"more than {LONGEST_LABELLED}")
         labels = {word.label for word in words if isinstance(word, Entry) and not word.is_split}
         if new := sorted(labels.difference(indexer.tag_ids.labels, [""])):
-            how = (
-                "are found where the dictionary says so, and nowhere else"
-                if "O" in indexer.tags
-                else "are words alone"
-            )
+            how = "are words alone"
+            if "O" in indexer.tags:
+                how = "are found where the dictionary says so, and nowhere else"
             names = ", ".join(map(visible, new))
             note(
                 f"{printable_path(path)}: the model has not learnt {names}: "

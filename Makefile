@@ -36,7 +36,7 @@ test: .venv/test-installed style  ## style, types and every test, also without t
 # The rooms below server, training and cli, and the files at the top that start no process. Of these
 # rooms only the files that take longest are left out.
 QUICK_ROOMS := text data features evaluation explain inference nn ops
-QUICK_FILES := config config_files configs docs document encodings files imports optional output
+QUICK_FILES := config config_files configs docs document encodings files imports optional output predict
 LONG := inference/test_both_ways nn/test_char_features nn/test_pools nn/test_tagger \
 	nn/test_transformer nn/test_word_lstm ops/test_allocations ops/test_crf_fused ops/test_gpu \
 	ops/test_lattice_lstm_fused ops/test_native ops/test_sanitizers ops/test_threads

@@ -1,4 +1,4 @@
-"""Documents as text: nothing in a text or a label can break out of its line, its mark or its page."""
+"""Documents as text: no text or label breaks out of its line, its mark or its page."""
 
 from __future__ import annotations
 

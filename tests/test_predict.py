@@ -226,7 +226,7 @@ def test_a_hundred_thousand_characters_without_punctuation(model):
 
 
 def test_one_text_of_many_groups_of_pieces(model, monkeypatch):
-    """A text is turned into numbers a group of pieces at a time; where a group ends must not show."""
+    """The pieces of a text are indexed in groups, and the ends of groups must not show."""
     text = "王小明在青石镇工作。" * 40
     whole = Predictor(model.model, limit=30)(text)
     monkeypatch.setattr("hanlattice.predict.CHUNK", 60)

@@ -282,7 +282,7 @@ def test_of_two_that_want_a_token_the_more_probable_gets_it(spacy, tagger):
 
 
 def test_a_score_is_that_of_the_entity_that_is_there(spacy, tagger):
-    """spaCy keeps it by place: on one token, the less probable span must not leave its own behind."""
+    """spaCy stores scores by place, so a less probable span on the same token must leave none."""
     doc = component(tagger, [Span(0, 1, "PER", 0.6), Span(1, 2, "LOC", 0.9)])(
         words(spacy, "王小", "明")
     )
@@ -476,7 +476,7 @@ def test_a_word_that_is_added_counts_at_once(spacy, seg_folder):
 
 @pytest.mark.parametrize("alignment", ["expand", "strict", "split"])
 def test_words_and_entities_together(spacy, seg_folder, lattice_folder, tmp_path, alignment):
-    """The word holds an entity and more: it is expanded to the word, left out, or the word is cut."""
+    """A word holds an entity and more: expand the entity, drop it, or cut the word."""
     (tmp_path / "words.txt").write_text("在青石镇工作\n", "utf-8")
     nlp = cutting(spacy, seg_folder, lexicon=[str(tmp_path / "words.txt")], trust=50.0)
     nlp.add_pipe("hanlattice", config={"model": str(lattice_folder), "alignment": alignment})

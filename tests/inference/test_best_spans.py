@@ -123,7 +123,7 @@ def test_half_of_the_f1_as_the_bar_gives_the_largest_expected_f1(
 
 
 def test_two_short_spans_or_a_long_one():
-    """A span that overlaps several others is worth less than they are, or more, as the bar has it."""
+    """The threshold decides whether one long span beats the two short spans that it overlaps."""
     start = np.array([0, 2, 0])
     end = np.array([2, 4, 4])
     assert span_search._apart(start, end, np.array([0.42, 0.42, 0.55]) - 0.1) == [True, True, False]

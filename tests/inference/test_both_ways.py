@@ -220,7 +220,8 @@ for device in ("cuda", "cuda:1"):
     try:
         hanlattice.load("ner", device)
     except HanlatticeError as error:
-        assert str(error) == "torch is not installed, and this needs it: pip install 'hanlattice[train]'", error
+        expected = "torch is not installed, and this needs it: pip install 'hanlattice[train]'"
+        assert str(error) == expected, error
     else:
         raise AssertionError("it loaded")
 """
@@ -277,10 +278,8 @@ def test_a_model_with_a_language_model_needs_it(
     config = made_config(made, lm__model=str(lm_folder), model__hidden=4)
     write_untrained(tmp_path / "model", config, sentences(6, 1))
     done = run_without_torch(f"import hanlattice\nhanlattice.load({str(tmp_path / 'model')!r})")
-    assert (
-        "HanlatticeError: torch is not installed, and this needs it: pip install 'hanlattice[train]'"
-        in done.stderr
-    )
+    said = "torch is not installed, and this needs it: pip install 'hanlattice[train]'"
+    assert f"HanlatticeError: {said}" in done.stderr
 
 
 @pytest.mark.parametrize(

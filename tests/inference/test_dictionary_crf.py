@@ -244,7 +244,7 @@ def test_the_cost_follows_the_entries_and_not_the_labels() -> None:
 
 
 def test_entries_inside_entries_cost_their_longest() -> None:
-    """Of words of 1 to n characters from one place on there are n spans, not a triangle of states."""
+    """Words of 1 to n characters that start at one place make n spans, not a triangle of states."""
     module = trained("BMES", seed=1)
     tag_ids = TagIds(module.tags, "BMES")
     lengths = np.array([64])

@@ -42,9 +42,10 @@ CONFIG = "config.json"
 VOCAB = "vocab.txt"
 STATES = "/wrapped/bert/{}/LayerNorm/LayerNormalization_output_0"
 KEPT = [
-    "model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-    "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
-    "initializer_range", "layer_norm_eps", "pad_token_id",
+    "model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+    "intermediate_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
+    "max_position_embeddings", "type_vocab_size", "initializer_range", "layer_norm_eps",
+    "pad_token_id",
 ]  # fmt: skip
 ZERO = ".zero"
 SCALE = ".scale"
@@ -129,7 +130,9 @@ def expand(source: Path, folder: Path) -> None:
 
 
 def check(package: Path, folder: Path) -> dict[str, Any]:
-    """The least cosine between the states of both, layer by layer, of any token of some sentences."""
+    """The least cosine between the states of both, layer by layer, of any token of some
+    sentences.
+    """
     import onnx
     import onnxruntime
     import torch

@@ -121,12 +121,14 @@ def work(options: Namespace) -> dict[str, Any]:
         other = content(folder / "killed")
     characters = sum(map(len, texts))
     print(
-        f"{len(lines):,} lines, {characters:,} characters, {len(records)} shards; undisturbed {seconds:,.0f} s"
+        f"{len(lines):,} lines, {characters:,} characters, {len(records)} shards; undisturbed "
+        f"{seconds:,.0f} s"
     )
     print(f"killed: {kills['worker']} workers, {kills['command']} commands")
     intact = texts == [line.decode().removesuffix("\n") for line in lines]
     print(
-        f"output lines = input lines, text intact: {intact}; the two folders are the same bytes: {one == other}"
+        f"output lines = input lines, text intact: {intact}; the two folders are the same "
+        f"bytes: {one == other}"
     )
     return {
         **script.facts(),

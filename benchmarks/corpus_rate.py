@@ -301,7 +301,8 @@ def memory(options: argparse.Namespace) -> dict[str, Any]:
     for name, sizes in zip(("command", "process"), zip(*samples, strict=True), strict=True):
         parts = (sizes[at * len(sizes) // 5 : (at + 1) * len(sizes) // 5] for at in range(5))
         print(
-            f"{name}: at most {', '.join(f'{max(part):.1f}' for part in parts)} MB in each fifth of the time"
+            f"{name}: at most {', '.join(f'{max(part):.1f}' for part in parts)} MB in each "
+            f"fifth of the time"
         )
     print(f"{written / MB:,.1f} MB written")
     return {**script.facts(), "memory": samples, "written": written}

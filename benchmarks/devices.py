@@ -48,8 +48,8 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     rows = {name: _row(found[name], found["PyTorch"], sentences) for name in found}
     times = _times(taggers, sentences, options.seconds) if there else {}
     print(
-        "| | correct | found | gold | F1 | sentences that differ | largest difference of a score |\n|---|"
-        + "--:|" * 6
+        "| | correct | found | gold | F1 | sentences that differ | largest difference of a "
+        "score |\n|---|" + "--:|" * 6
     )
     for name, row in rows.items():
         counts = (

@@ -1,13 +1,17 @@
-"""What a user's dictionary is worth to a segmenter that is not trained again: how many wrong cuts it mends.
+"""What a user's dictionary is worth to a segmenter that is not trained again: how many wrong
+cuts it mends.
 
     python benchmarks/dictionary.py --model FOLDER --train corpora/cws/pku/train.txt \
         --holdout 0.1 --sentences 700 [--lexicon FILE …] [--json OUT.json]
 
-The gold is what the training held out of its file (the bundled `seg` held out nothing): the first sentences of it.
-Three dictionaries are added, one after the other, each to the model as it came, with several values of `trust`:
+The gold is what the training held out of its file (the bundled `seg` held out nothing): the
+first sentences of it.
+Three dictionaries are added, one after the other, each to the model as it came, with several
+values of `trust`:
 
 - missed: the gold words that the model cuts wrongly, all of them;
-- unseen: the gold words that training lacks, cut wrongly or not, as a dictionary of the domain would have them;
+- unseen: the gold words that training lacks, cut wrongly or not, as a dictionary of the domain
+  would have them;
 - given: the words of --lexicon, which have nothing to do with this text: what they break.
 
 First the model must leave every sentence without such a word exactly as it was.
@@ -154,7 +158,8 @@ def _table(rows: Sequence[Row]) -> str:
         )
         share = f"{row.mended} ({100 * row.mended / row.wrong:.0f} %)" if row.wrong else "–"
         lines.append(
-            f"| {row.dictionary} | {row.words:,} | {row.trust:g} | {figures} | {row.wrong or '–'} | {share} |"
+            f"| {row.dictionary} | {row.words:,} | {row.trust:g} | {figures} | "
+            f"{row.wrong or '–'} | {share} |"
         )
     return "\n".join(lines)
 

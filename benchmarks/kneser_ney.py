@@ -124,7 +124,9 @@ def perplexity(log10: float, lines: Lines) -> float:
 
 
 def log10_of(model: kenlm.Model, lines: Lines) -> tuple[float, int]:
-    """(log₁₀ of the probability of all lines with their ends, tokens that the model does not know)."""
+    """(log₁₀ of the probability of all lines with their ends, tokens that the model does not
+    know).
+    """
     total = 0.0
     outside = 0
     for sentence in sentences(lines):
@@ -144,7 +146,7 @@ def unigram_perplexity(arpa: Path, lines: Lines) -> float:
 
 
 def sums(model: kenlm.Model, tokens: Sequence[str], lines: Lines) -> list[float]:
-    """The probability of any symbol at all, after beginnings of 0, 1, 2 … characters of some lines."""
+    """Return the probability of any symbol after beginnings of 0, 1, 2 … characters."""
     found = []
     for length, sentence in zip((0, 1, 2, 3, 4, 5, 20, 50), sentences(lines), strict=False):
         state = kenlm.State()
@@ -259,7 +261,8 @@ def one_way(
     )
     for name, value in perplexities.items():
         print(
-            f"  order {order}: perplexity {value:.3f}, {math.log2(value):.4f} bits a symbol: {name}",
+            f"  order {order}: perplexity {value:.3f}, {math.log2(value):.4f} bits a symbol: "
+            f"{name}",
             flush=True,
         )
     arpa.unlink()  # it is large

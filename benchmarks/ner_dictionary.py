@@ -1,12 +1,17 @@
 """What a user's dictionary is worth to a model that finds entities and is not trained again.
 
-    python benchmarks/ner_dictionary.py --model ner --test @msra/test.bmes [--train @msra/train.bmes] \
+    python benchmarks/ner_dictionary.py --model ner --test @msra/test.bmes [--train \
+        @msra/train.bmes] \
         [--lexicon corpora/lexicon/thuocl/THUOCL_diming.txt …] [--sentences N] [--json OUT.json]
 
-Entities: all words that are entities of the test corpus are taken out of the model, with their vectors; then they come
-back as a dictionary of words that the model has never had, with composed vectors: those that were taken out, or all
-entities of two characters or more. Likewise, with --train, those that are no entity of it; and each --lexicon, on the
-sentences in which a word of it stands. A model whose words were taken out learns to compose vectors from those that are
+Entities: all words that are entities of the test corpus are taken out of the model, with their
+vectors; then they come
+back as a dictionary of words that the model has never had, with composed vectors: those that
+were taken out, or all
+entities of two characters or more. Likewise, with --train, those that are no entity of it; and
+each --lexicon, on the
+sentences in which a word of it stands. A model whose words were taken out learns to compose
+vectors from those that are
 left, so nothing of them comes back but the words themselves.
 
 First a model without some words must read a sentence that has none of them exactly as before.
@@ -123,7 +128,9 @@ def _dictionary(
 
 
 def without(predictor: Predictor, words: Iterable[str]) -> Predictor:
-    """The same model as if it had never had these words: neither they nor their vectors are in it."""
+    """The same model as if it had never had these words: neither they nor their vectors are in
+    it.
+    """
     model = predictor.model
     lexicon = predictor.lexicon
     table = model.tagger.lexicon
@@ -196,7 +203,8 @@ def _named(sentences: Sequence[Sentence], spans: Found, words: Sequence[str]) ->
 
 def _table(rows: Sequence[Row]) -> str:
     lines = [
-        "| dictionary | sentences | lexicon | taken out | added | P | R | F1 | of its words: P | R | F1 |",
+        "| dictionary | sentences | lexicon | taken out | added | P | R | F1 | of its words: "
+        "P | R | F1 |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:

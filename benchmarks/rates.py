@@ -69,7 +69,8 @@ def _check(cpu: Predictor, gpu: Predictor, texts: Sequence[str]) -> None:
             f"in {differ} of {len(texts)} sentences the GPU finds other spans than the CPU"
         )
     print(
-        f"the GPU finds what the CPU finds: {sum(map(len, here)):,} spans in {len(texts):,} sentences"
+        f"the GPU finds what the CPU finds: {sum(map(len, here)):,} spans in {len(texts):,} "
+        f"sentences"
     )
 
 

@@ -1,15 +1,23 @@
-"""Word segmenters on one gold file: how well they cut it, and how fast, from file to file on two cores.
+"""Word segmenters on one gold file: how well they cut it, and how fast, from file to file on
+two cores.
 
-    python benchmarks/segmenters.py --gold corpora/cws/pku/test.txt --train corpora/cws/pku/train.txt \
-        --holdout 0.1 --model lattice=runs/pku-lattice [--model NAME=FOLDER …] [--with jieba] [--with rjieba] \
+    python benchmarks/segmenters.py --gold corpora/cws/pku/test.txt --train \
+        corpora/cws/pku/train.txt \
+        --holdout 0.1 --model lattice=runs/pku-lattice [--model NAME=FOLDER …] [--with jieba] \
+            [--with rjieba] \
         [--json OUT.json]
 
-Each segmenter is a program of its own that reads a file and writes one, on the first two cores that this process may
-use: `hanlattice segment` as it comes; jieba with `enable_parallel(2)` (pip install jieba: it is no dependency); rjieba
-in two processes (pip install 'hanlattice[segment]'). None is told of the training words; ours had them in training.
+Each segmenter is a program of its own that reads a file and writes one, on the first two cores
+that this process may
+use: `hanlattice segment` as it comes; jieba with `enable_parallel(2)` (pip install jieba: it is
+no dependency); rjieba
+in two processes (pip install 'hanlattice[segment]'). None is told of the training words; ours
+had them in training.
 
-First each must give the gold text back, with nothing but spaces added. Then its words are scored, as the bakeoff does
-it. Then the text, repeated until it is long enough, is timed, loading of the models and dictionaries included: they
+First each must give the gold text back, with nothing but spaces added. Then its words are
+scored, as the bakeoff does
+it. Then the text, repeated until it is long enough, is timed, loading of the models and
+dictionaries included: they
 take turns, and the figure is the median. Ratios are to the first segmenter of the table.
 """
 
@@ -166,7 +174,9 @@ def row(
 
 
 def use_two_cores() -> int:
-    """This process and those that it starts run on two cores, if there are so many; how many it is."""
+    """This process and those that it starts run on two cores, if there are so many; how many
+    it is.
+    """
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)
     return len(cores)
@@ -210,7 +220,8 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         record = compare(options, Path(folder))
     print(
-        f"{record['characters']:,} characters, {record['machine']['cores']} cores, {record['machine']['cpu']}\n"
+        f"{record['characters']:,} characters, {record['machine']['cores']} cores, "
+        f"{record['machine']['cpu']}\n"
     )
     print(markdown(record["segmenters"]))
     return record

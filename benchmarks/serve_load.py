@@ -145,7 +145,10 @@ class Load:
         self.seen: dict[str, set[bytes]] = {}  # answers that were found to be right
         for text in wanted:
             body = json.dumps({"text": text}).encode()
-            head = f"POST /v1/tag HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            head = (
+                f"POST /v1/tag HTTP/1.1\r\nHost: x\r\nContent-Type: application/"
+                f"json\r\nContent-Length: {len(body)}"
+            )
             self.requests[text] = f"{head}\r\n\r\n".encode() + body
         self.texts = list(wanted)
 
@@ -347,7 +350,8 @@ def _loads(options: argparse.Namespace) -> dict[str, Any]:
         for name, rate in rates.items()
     }
     print(
-        f"\ncapacity {capacity:.0f} requests/s; times the closed loop of each, by time and by CPU time: {ratio}"
+        f"\ncapacity {capacity:.0f} requests/s; times the closed loop of each, by time and by "
+        f"CPU time: {ratio}"
     )
     print(f"ms of CPU a request there, in event loops and in the threads that compute: {parts}")
     record = {
@@ -368,7 +372,10 @@ def _memory(options: argparse.Namespace) -> dict[str, Any]:
     for nth, text in enumerate(load.texts):  # every third brings a word of its own
         if nth % 3 == 0:
             body = json.dumps({"text": text, "dictionary": [f"占位词{nth}"]}).encode()
-            head = f"POST /v1/tag HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            head = (
+                f"POST /v1/tag HTTP/1.1\r\nHost: x\r\nContent-Type: application/"
+                f"json\r\nContent-Length: {len(body)}"
+            )
             load.requests[text] = f"{head}\r\n\r\n".encode() + body
     with running(options.model, []) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

@@ -93,7 +93,8 @@ def measure(name: str, file: str) -> None:
             f"{100 * value:.2f}" for value in (all_.precision, all_.recall, all_.f1)
         )
         print(
-            f"| {standard or 'as given'} | {100 * share:.1f} % | {len(texts) - len(kept)} | {figures} |",
+            f"| {standard or 'as given'} | {100 * share:.1f} % | {len(texts) - len(kept)} | "
+            f"{figures} |",
             flush=True,
         )
 

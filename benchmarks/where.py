@@ -81,12 +81,14 @@ def main() -> None:
     for part, seconds in parts.items():
         print(f"| {part} | {seconds / size * 1e6:.2f} | {seconds / total:.1%} |")
     print(
-        f"| together, {size:,} characters | {total / size * 1e6:.2f} | {size / total:,.0f} characters/s |"
+        f"| together, {size:,} characters | {total / size * 1e6:.2f} | {size / total:,.0f} "
+        f"characters/s |"
     )
     each = latencies(tagger, texts)
     slow = statistics.quantiles(each, n=100)[-1]
     print(
-        f"\none sentence of {CHARACTERS}: p50 {statistics.median(each) * 1e3:.2f} ms, p99 {slow * 1e3:.2f} ms"
+        f"\none sentence of {CHARACTERS}: p50 {statistics.median(each) * 1e3:.2f} ms, p99 "
+        f"{slow * 1e3:.2f} ms"
     )
 
 

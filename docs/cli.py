@@ -1,4 +1,6 @@
-"""Writes docs/cli.md, the page of every verb, from the functions behind the command line: `python docs/cli.py`."""
+"""Writes docs/cli.md, the page of every verb, from the functions behind the command line: `python
+docs/cli.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,12 @@ PAGE = Path(__file__).with_name("cli.md")
 HEAD = """\
 # Every command
 
-Made from the program itself by `make docs`; `hanlattice VERB --help` says the same. A mistake of the user, or an output
-that cannot be written, ends with exit code 2 and one line that says what was expected; Ctrl-C ends with 130,
-SIGTERM with 143, SIGHUP with 129, a reader that has gone with 141. `hanlattice --version` says which version it is.
+Made from the program itself by `make docs`; `hanlattice VERB --help` says the same. A mistake
+of the user, or an output
+that cannot be written, ends with exit code 2 and one line that says what was expected; Ctrl-C
+ends with 130,
+SIGTERM with 143, SIGHUP with 129, a reader that has gone with 141. `hanlattice --version` says
+which version it is.
 """
 
 

@@ -1,7 +1,8 @@
-"""What the site has beside docs/: pages and pictures from elsewhere in the repository. mkdocs.yml names this file.
+"""What the site has beside docs/: pages and pictures from elsewhere in the repository. mkdocs.yml
+names this file.
 
-Links in the Markdown are as a reader of the repository follows them; here they are turned to where the site has the
-same page. A link to a file that the site does not have becomes plain text.
+Links in the Markdown are as a reader of the repository follows them; here they are turned to where
+the site has the same page. A link to a file that the site does not have becomes plain text.
 """
 
 from __future__ import annotations

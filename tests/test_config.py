@@ -62,7 +62,10 @@ def test_line_ends_and_byte_order_mark_do_not_matter(tmp_path):
 
 
 def test_several_problems_at_once(tmp_path):
-    body = "words = 3\n[trian]\nx = 1\n[train]\nepoch = 5\nlr = 'fast'\nseed = true\n[model]\nencoder = 'latice'\n"
+    body = (
+        "words = 3\n[trian]\nx = 1\n[train]\nepoch = 5\nlr = 'fast'\nseed = "
+        "true\n[model]\nencoder = 'latice'\n"
+    )
     assert problems_of(config_file(tmp_path, body), "train.clip=-1", "nonsense") == [
         "--set wants section.key=value, such as train.epochs=5, not 'nonsense'",
         "words must be a section, [words], not 3",
@@ -71,7 +74,8 @@ def test_several_problems_at_once(tmp_path):
         "train.lr must be a number, not 'fast'",
         "train.seed must be a whole number, not True",
         "train.clip must be 0 or more, not -1.0",
-        "model.encoder must be one of lattice, char, word, none (did you mean lattice?), not 'latice'",
+        "model.encoder must be one of lattice, char, word, none (did you mean lattice?), not "
+        "'latice'",
     ]
 
 
@@ -83,7 +87,10 @@ def test_one_problem_is_singular():
 
 
 def test_nothing_near_lists_what_is_known():
-    known = "data, chars, bichars, words, subwords, segment, softwords, pools, lm, transformer, model, start, rates, "
+    known = (
+        "data, chars, bichars, words, subwords, segment, softwords, pools, lm, "
+        "transformer, model, start, rates, "
+    )
     known += "train, compare"
     with pytest.raises(ConfigError, match=rf"unknown section \[zzz\]; known are {known}"):
         make_config({"zzz": {}})
@@ -217,8 +224,10 @@ def test_set_at_places_that_are_not_there(tmp_path):
         "train must be a section, [train], not 5",
         "unknown section [modle]: did you mean model?",
         "unknown key model.hiden: did you mean hidden?",
-        "unknown key model.a.b; known are encoder, sources, char_features, char_width, bichar, softword, pools, "
-        "hidden, layers, first_layer, whole_words, cell, coupled, scheme, dropout, decode, paper_vocab",
+        "unknown key model.a.b; known are encoder, sources, char_features, char_width, bichar,"
+        " softword, pools, "
+        "hidden, layers, first_layer, whole_words, cell, coupled, scheme, dropout, decode, "
+        "paper_vocab",
     ]
 
 
@@ -269,7 +278,10 @@ def test_dev_and_holdout_together_are_one_too_many(tmp_path):
 
 def test_the_lattice_needs_words_and_the_other_encoders_do_not(tmp_path):
     path = config_file(tmp_path, "[data]\ntrain = 't'\ndev = 'd'\n")
-    lacks = "{0}.vectors must name a vector file, or {0}.lexicon a dictionary: the lattice takes its {0} there".format
+    lacks = (
+        "{0}.vectors must name a vector file, or {0}.lexicon a dictionary: the lattice "
+        "takes its {0} there"
+    ).format
     assert complete_problems(path) == [lacks("words")]
     assert complete_problems(path, "model.sources=subwords") == [lacks("subwords")]
     assert complete_problems(path, "model.sources=both") == [lacks("words"), lacks("subwords")]
@@ -283,7 +295,10 @@ def test_words_come_from_one_file(tmp_path):
     path = config_file(tmp_path, COMPLETE.format("dev = 'd'") + "lexicon = 'l'\n")
     twice = "words.vectors and words.lexicon both say which words there are: give one of them"
     assert complete_problems(path) == complete_problems(path, "model.encoder=char") == [twice]
-    wrong = "words.lexicon is for the lattice model: a word model takes words.vectors, or random vectors"
+    wrong = (
+        "words.lexicon is for the lattice model: a word model takes words.vectors, or "
+        "random vectors"
+    )
     assert complete_problems(path, "model.encoder=word") == [wrong]
     assert complete_problems(path, "model.encoder=word", "words.vectors=") == [wrong]
     subwords = (
@@ -377,13 +392,15 @@ ON = [
 def test_settings_of_a_transformer_that_contradict_each_other(tmp_path):
     path = config_file(tmp_path, "[data]\ntrain = 't'\ndev = 'd'\n[model]\nencoder = 'none'\n")
     assert problems_of(path, complete=True) == [
-        "transformer.model must name a transformer, since with model.encoder=none there is no other input"
+        "transformer.model must name a transformer, since with model.encoder=none there is no "
+        "other input"
     ]
     assert problems_of(
         path, "transformer.model=m", "transformer.frozen=true", "transformer.lr=1e-5"
     ) == ["transformer.lr is unused with transformer.frozen, which is not trained: remove it"]
     assert problems_of(path, "transformer.model=m", "transformer.window=128", complete=True) == [
-        "transformer.overlap must be smaller than transformer.window, else windows do not get on in a text"
+        "transformer.overlap must be smaller than transformer.window, else windows do not get "
+        "on in a text"
     ]
 
 
@@ -429,12 +446,16 @@ def test_an_unused_setting_is_reported_with_the_one_that_it_needs(tmp_path, body
 
 
 def test_what_is_said_of_unused_settings(tmp_path):
-    body = "[train]\nmomentum = 0.9\n[chars]\nvectors = 'v'\ndim = 9\n[words]\nnorm = 2\n[softwords]\npos = true\n"
+    body = (
+        "[train]\nmomentum = 0.9\n[chars]\nvectors = 'v'\ndim = 9\n[words]\nnorm = "
+        "2\n[softwords]\npos = true\n"
+    )
     assert problems_of(config_file(tmp_path, body)) == [
         "words.norm is unused without words.vectors: remove it, or set words.vectors",
         "train.momentum is unused without train.optimizer=sgd: remove it, or set train.optimizer",
         "chars.dim is unused with chars.vectors, which have their own width: remove one of them",
-        "softwords.pos is unused without model.softword: switch it off, or switch model.softword on",
+        "softwords.pos is unused without model.softword: switch it off, or switch "
+        "model.softword on",
     ]
 
 
@@ -497,7 +518,10 @@ def test_what_is_off_is_never_unused(tmp_path):
 @pytest.mark.parametrize("encoder", ["lattice", "char", "word"])
 def test_sections_may_stay_beside_a_model_that_does_not_use_them(tmp_path, encoder):
     vectors = "vectors = 'v'\nnorm = 3\n"
-    body = f"[chars]\n{vectors}[bichars]\n{vectors}[words]\n{vectors}[segment]\nby = 'gold'\n[softwords]\ndim = 5\n"
+    body = (
+        f"[chars]\n{vectors}[bichars]\n{vectors}[words]\n{vectors}[segment]\nby = "
+        f"'gold'\n[softwords]\ndim = 5\n"
+    )
     config = read_config(config_file(tmp_path, body), [f"model.encoder={encoder}"])
     assert (config.chars.norm, config.bichars.norm, config.words.norm) == (3, 3, 3)
     assert (config.segment.by, config.softwords.dim) == ("gold", 5)

@@ -18,7 +18,10 @@ from hanlattice.errors import ConfigError, InputError
 from tests.helpers.made import write_toml
 from tests.helpers.strategies import any_text, shares_folder
 
-BELOW = "[train]\nepochs = 9\nseed = 3\n[model]\nencoder = 'char'\n[compare]\nrow = 'char'\npaper = 93.48\n"
+BELOW = (
+    "[train]\nepochs = 9\nseed = 3\n[model]\nencoder = 'char'\n[compare]\nrow = "
+    "'char'\npaper = 93.48\n"
+)
 
 
 def write(tmp_path: Path, **bodies: str) -> Path:
@@ -195,7 +198,8 @@ def test_the_problems_of_a_base_are_reported_as_its_own(tmp_path):
     path = write(tmp_path, own="base = 'below.toml'\n[model]\nencoder = 'char'\n[words]\nqqq = 1\n")
     assert refused(path, below, "train.epochs=3") == [
         "train must be a section, [train], not 3",
-        "model.encoder must be one of lattice, char, word, none (did you mean lattice?), not 'latice'",
+        "model.encoder must be one of lattice, char, word, none (did you mean lattice?), not "
+        "'latice'",
         "unknown key model.hiden: did you mean hidden?",
     ]
     write(tmp_path, below="[train")

@@ -93,7 +93,7 @@ def test_no_two_rows_of_a_corpus_have_the_same_name_and_no_two_runs_are_the_same
     assert [names for names in (*rows.values(), *runs.values()) if len(names) > 1] == []
 
 
-def test_corpora_of_entities_have_the_same_models_under_the_same_names_and_the_same_figures_are_published():
+def test_corpora_of_entities_have_the_same_models_names_and_published_figures():
     resume, weibo, msra = by_corpus(*ENTITIES)
     pretraining = [
         "random",

@@ -1,4 +1,6 @@
-"""Files: lines with their numbers whatever their ends, and outputs that appear whole or not at all."""
+"""Files: lines with their numbers whatever their ends, and outputs that appear whole or
+not at all.
+"""
 
 from __future__ import annotations
 
@@ -436,7 +438,7 @@ def test_a_file_that_is_replaced_keeps_its_owner_where_that_is_permitted(tmp_pat
 
 
 def test_no_moment_at_which_a_private_file_is_open_to_others(tmp_path, monkeypatch):
-    """Each system call that makes or changes the new file leaves it no more open than the old one."""
+    """No system call leaves the new file more open than the old one."""
     path = tmp_path / "f.txt"
     path.write_text("old")
     path.chmod(0o640)

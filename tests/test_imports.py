@@ -206,7 +206,10 @@ def _is_block(node: ast.stmt) -> bool:
 )
 def test_this_does_not_load_what_takes_long(does):
     """Neither torch nor numpy.ma, which np.unique loads."""
-    code = f"import sys, hanlattice\n{does}\nsys.exit(' '.join({{'torch', 'numpy.ma'}} & {{*sys.modules}}) or 0)"
+    code = (
+        f"import sys, hanlattice\n{does}\nsys.exit(' '.join({{'torch', 'numpy.ma'}} & "
+        f"{{*sys.modules}}) or 0)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

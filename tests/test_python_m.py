@@ -1,4 +1,6 @@
-"""`python -m hanlattice` is the program `hanlattice`: the same output, error lines and exit codes."""
+"""`python -m hanlattice` is the program `hanlattice`: the same output, error lines and
+exit codes.
+"""
 
 from __future__ import annotations
 

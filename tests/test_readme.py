@@ -70,9 +70,11 @@ NOT_RUN = {  # commands of the other pages, and why; the first that fits
     r"\bdocker |^(pip|conda|make|npm) ": "sets a machine up",
     r"^curl |^hanlattice serve": "needs a server that runs; tests/server has one",
     r"cuda": "needs a GPU",
-    r"\bcorpora/|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs data that is not here",
+    r"\bcorpora/|\b(raw|gold|train|test|other|small)\.txt|tail\.bmes|@pku|\.cache": "needs "
+    "data that is not here",
     r"\b(MODEL|FILE|OUT|PATH|OLD)\b|…": "the reader fills in a name",
-    r"^(hanlattice|torchrun.*) (train|compare|pretrain|bench|distil|pack)\b": "takes minutes or hours",
+    r"^(hanlattice|torchrun.*) (train|compare|pretrain|bench|distil|pack)\b": "takes minutes "
+    "or hours",
     r"^(\w+=\S+ )?(time |python benchmarks/)": "measures for minutes",
     r"\bruns/": "needs a model that such a command makes",
     r"data get pku": "downloads",
@@ -239,7 +241,9 @@ def test_the_quick_commands_of_the_other_pages_work(project: Path) -> None:
 
 
 def words_of(command: str) -> list[list[str]]:
-    """The programs of a command with their arguments: those of a pipe, and without what redirects."""
+    """The programs of a command with their arguments: those of a pipe, and without what
+    redirects.
+    """
     programs: list[list[str]] = [[]]
     for word in shlex.split(re.sub(r"\[(--[\w-]+)\]", r"\1", command)):
         if word in ("|", ";", "&&"):

@@ -52,7 +52,9 @@ def main() -> None:
 
 @torch.no_grad()
 def change(layers: int, with_pools: bool) -> list[float]:
-    """How much each character's state changes, relative to its norm, if the last word joins; mean of 20 models."""
+    """How much each character's state changes, relative to its norm, if the last word joins; mean
+    of 20 models.
+    """
     without, whole = (Lexicon(words).match(TEXT) for words in (WORDS[:-1], WORDS))
     found = []
     for seed in range(20):

@@ -149,7 +149,8 @@ def test_a_folder_that_matches_a_pattern_is_named(tmp_path):
     found = find(tmp_path / "*.txt")
     assert names(found) == ["a.txt"]
     assert found.notices == [
-        f"{tmp_path / name}: it is a folder, and its files are not read; a pattern ending in /**/* has them"
+        f"{tmp_path / name}: it is a folder, and its files are not read; a pattern ending in /"
+        f"**/* has them"
         for name in ("b.txt", "c.txt")
     ]
     assert find(tmp_path / "**/*.txt").notices == []

@@ -1,4 +1,6 @@
-"""Platt's curves: what was fitted cannot be improved, and is near the curve that made the outcomes."""
+"""Platt's curves: what was fitted cannot be improved, and is near the curve that made the
+outcomes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Segmentation scores against the diff program, a plain table of common words, and counts by hand."""
+"""Segmentation scores against the diff program, a plain table of common words, and counts
+by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The paired bootstrap against a plain loop over the same draws, and what must hold for any counts."""
+"""The paired bootstrap against a plain loop over the same draws, and what must hold for
+any counts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Two models against plain loops, against the scorer, and against themselves with A and B swapped."""
+"""Two models against plain loops, against the scorer, and against themselves with A and B
+swapped.
+"""
 
 from __future__ import annotations
 

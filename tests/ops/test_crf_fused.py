@@ -39,7 +39,8 @@ def compile(kernel, K, **flags):
     chosen = fused._options(K)
     values = {name: value for name, value in (chosen | flags).items() if name in kernel.arg_names}
     kinds = {"T": "i32", "lengths": "*i64", "tags": "*i64", "choices": "*u8"}
-    kinds = {name: "constexpr" if name in values else kinds.get(name, "*fp32") for name in kernel.arg_names}
+    constants = dict.fromkeys(values, "constexpr")
+    kinds = {name: (kinds | constants).get(name, "*fp32") for name in kernel.arg_names}
     options = {name: value for name, value in chosen.items() if name.startswith("num_")}
     source = ASTSource(kernel, kinds, values)
     assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["cubin"]

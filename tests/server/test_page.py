@@ -41,7 +41,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, server: Server) -> Iterator[Any]:
-    """A fresh page in English, on which no script may fail, and which may fetch from nowhere else."""
+    """A fresh page in English, on which no script may fail, and which may fetch from nowhere
+    else.
+    """
     context = browser.new_context(locale="en-GB", accept_downloads=True)
     context.set_default_timeout(1000 * PATIENCE)
     made = context.new_page()
@@ -124,7 +126,8 @@ def test_words_say_what_they_are(page):
         page.fill("#word", typed)
         page.press("#word", "Enter")
         page.wait_for_function(
-            "([text, label]) => state.lines[0].spans.some(each => each.text === text && each.label === label)",
+            "([text, label]) => state.lines[0].spans.some(each => each.text === text && "
+            "each.label === label)",
             arg=[*found],
         )
         assert typed in page.inner_text("#words")
@@ -171,7 +174,8 @@ def test_spans_are_corrected_by_keys_and_exported_and_trained_on(page, tmp_path,
     page.keyboard.press("Enter")
     assert page.inner_text("#count") == "1"
     box = page.evaluate(  # of 人说 in the third line
-        "() => { const line = document.querySelectorAll('.line')[2], range = document.createRange();"
+        "() => { const line = document.querySelectorAll('.line')[2], range = "
+        "document.createRange();"
         " range.setStart(line.firstChild, 2); range.setEnd(line.firstChild, 4);"
         " const { left, right, top, bottom } = range.getBoundingClientRect();"
         " return [left, right, (top + bottom) / 2]; }"
@@ -245,7 +249,8 @@ def test_markup_stays_text(page, server):
     page.goto(f"{server.url}/#l=zh&t={quote(EVIL)}&w={quote(EVIL)}&m={quote(EVIL)}")
     page.wait_for_function("() => state.lang === 'zh' && state.lines.length")
     page.evaluate(
-        "evil => { state.model.labels = [evil]; state.lines[0].spans = [{start: 0, end: 2, label: evil}];"
+        "evil => { state.model.labels = [evil]; state.lines[0].spans = [{start: 0, end: 2, "
+        "label: evil}];"
         " show(); buttons(); }",
         EVIL,
     )
@@ -271,9 +276,12 @@ def test_it_fits_the_screen_and_has_names_for_everything(browser, server, scheme
         page.wait_for_selector(f"[data-view={view}][aria-pressed=true]")
         assert (
             page.evaluate(
-                "() => { const svg = document.querySelector('#lattice svg'), edge = svg.getBoundingClientRect();"
-                " return [...svg.querySelectorAll('text')].filter(each => { const box = each.getBoundingClientRect();"
-                " return box.left < edge.left - 1 || box.right > edge.right + 1 || box.bottom > edge.bottom + 1; })"
+                "() => { const svg = document.querySelector('#lattice svg'), edge = "
+                "svg.getBoundingClientRect();"
+                " return [...svg.querySelectorAll('text')].filter(each => { const box = "
+                "each.getBoundingClientRect();"
+                " return box.left < edge.left - 1 || box.right > edge.right + 1 || box.bottom "
+                "> edge.bottom + 1; })"
                 ".map(each => each.textContent); }"
             )
             == []
@@ -283,8 +291,10 @@ def test_it_fits_the_screen_and_has_names_for_everything(browser, server, scheme
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[scheme]
     nameless = page.evaluate(
-        "[...document.querySelectorAll('button, input, select, textarea, [tabindex]')].filter(each => !("
-        "each.textContent.trim() || each.ariaLabel || each.getAttribute('aria-labelledby') || each.labels?.length"
+        "[...document.querySelectorAll('button, input, select, textarea, "
+        "[tabindex]')].filter(each => !("
+        "each.textContent.trim() || each.ariaLabel || each.getAttribute('aria-labelledby') || "
+        "each.labels?.length"
         ")).length"
     )
     assert nameless == 0

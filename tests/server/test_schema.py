@@ -165,12 +165,18 @@ def test_numbers_in_their_bounds(models: dict[str, ServedModel]) -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([10**400, TEXT, "inf", "seg"])
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from([10**400, TEXT, "inf", "seg"])
     | st.text(st.characters(exclude_categories=[]), max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["word", "label", "trust", "x"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["word", "label", "trust", "x"]), inner, max_size=3)
+    ),
     max_leaves=6,
-)  # fmt: skip
+)
 names = st.sampled_from(
     sorted({name for request in REQUESTS.values() for name in request.__struct_fields__} | {"x"})
 )

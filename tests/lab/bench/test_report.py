@@ -1,4 +1,6 @@
-"""The files of a run: valid pictures with every line and labelled axes, written section by section."""
+"""The files of a run: valid pictures with every line and labelled axes, written section by
+section.
+"""
 
 from __future__ import annotations
 

@@ -124,7 +124,8 @@ def test_all_mistakes_at_once(toml, tmp_path):
         "wrong.toml: train.epochs must be above 0",
         "wrong.toml: train.lr must be above 0",
         "missing.toml: cannot read",
-        f"2 configurations have the name good, which is their runs' folder ({files[0]}, {twin}): rename one",
+        f"2 configurations have the name good, which is their runs' folder ({files[0]}, "
+        f"{twin}): rename one",
     ):
         assert part in told, told
 

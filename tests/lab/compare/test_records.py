@@ -66,8 +66,10 @@ def places(record: Record) -> Iterator[tuple[str, ...]]:
 
 
 NEEDED = {
-    "run": "identity.settings identity.files scores scores.dev.overall.f1 scores.test.groups.NAM.f1 counts seed "
-    "seconds parameters scores.test.segmentation.oov.recall scores.test.overall.correct short.f1 short.left_out",
+    "run": "identity.settings identity.files scores scores.dev.overall.f1 "
+    "scores.test.groups.NAM.f1 counts seed "
+    "seconds parameters scores.test.segmentation.oov.recall scores.test.overall.correct "
+    "short.f1 short.left_out",
     "rates": "identity machine.threads train decode.sentences_per_second",
 }
 

@@ -34,7 +34,9 @@ def row(
 def run(
     row: MatrixRow, seed: int, correct: int, groups: dict[str, int] | None = None
 ) -> dict[str, Any]:
-    """Ten sentences of ten spans each; a model finds `correct` of each ten, and one thing too many."""
+    """Ten sentences of ten spans each; a model finds `correct` of each ten, and one thing too
+    many.
+    """
     score = Score(100, 10 * correct + 10, 10 * correct).as_dict()
     grouped = {group: Score(100, 100, share).as_dict() for group, share in (groups or {}).items()}
     report = {"overall": score, "groups": grouped, "by_type": {}}

@@ -71,9 +71,21 @@ def test_without_a_header(tmp_path):
 
 def test_every_fault_has_its_lines(tmp_path):
     lines = [
-        "20 2", "江 1 2", "河 1", "海 1 2 3", "湖 x 2", "池 nan 2", "", "江 7 8", "泉 1_0 2", " 1 2", b"\xff 1 2",
-        "沟 1e39 2", "溪 1 2", "塘 inf 1",
-    ]  # fmt: skip
+        "20 2",
+        "江 1 2",
+        "河 1",
+        "海 1 2 3",
+        "湖 x 2",
+        "池 nan 2",
+        "",
+        "江 7 8",
+        "泉 1_0 2",
+        " 1 2",
+        b"\xff 1 2",
+        "沟 1e39 2",
+        "溪 1 2",
+        "塘 inf 1",
+    ]
     report, _ = check_vectors(written(tmp_path, lines))
     assert report["broken"] == (
         (3, "too few numbers"),
@@ -277,8 +289,14 @@ def test_sums_are_the_same_as_gensims(words, data):
     theirs = gensim.models.KeyedVectors(made.width)
     theirs.add_vectors(list(made.words), made.matrix)
     query = [words[0], *(term for pair in zip(signs, words[1:], strict=True) for term in pair)]
-    weights = {word: sum((-1) ** (sign == "-") for sign, each in zip(["+", *signs], words, strict=True) if each == word)
-               for word in words}  # fmt: skip
+    weights = {
+        word: sum(
+            (-1) ** (sign == "-")
+            for sign, each in zip(["+", *signs], words, strict=True)
+            if each == word
+        )
+        for word in words
+    }
     if not any(weights.values()):
         with pytest.raises(InputError, match="these vectors add up to nothing"):
             Neighbours(made)(query)

@@ -174,7 +174,8 @@ def test_a_killed_process_continues_in_another(raw, tmp_path):
         "import os, sys; from pathlib import Path\n"
         "from hanlattice.lab.pretrain.vectors import *\n"
         "def die(event):\n    event.get('epoch') == 2 and os.kill(os.getpid(), 9)\n"
-        f"source, settings = VectorSource((Path({str(raw)!r}),)), VectorSettings(dim=6, epochs=3, min_count=3)\n"
+        f"source, settings = VectorSource((Path({str(raw)!r}),)), VectorSettings(dim=6, "
+        f"epochs=3, min_count=3)\n"
         "train_vectors(source, sys.argv[1], settings, listen=die)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"}
@@ -237,7 +238,10 @@ def test_an_error_in_gensims_thread_is_raised_here(raw, tmp_path):
 def test_too_little_text(tmp_path):
     raw = tmp_path / "raw.txt"
     raw.write_text("一一一二二三", "utf-8")
-    message = r"fewer than two characters occur 3 times or more \(the most frequent, '一', 3 times\); lower --min-count"
+    message = (
+        r"fewer than two characters occur 3 times or more \(the most frequent, '一', 3 "
+        r"times\); lower --min-count"
+    )
     with pytest.raises(InputError, match=message):
         trained(raw, tmp_path / "a")
     events = []
@@ -248,9 +252,20 @@ def test_too_little_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"dim": 0}, {"window": 0}, {"negative": 0}, {"min_count": 0}, {"epochs": 0}, {"sample": 1.0},
-              {"sample": -0.1}, {"sample": float("nan")}, {"seed": -1}, {"seed": 2**32}],
-)  # fmt: skip
+    "wrong",
+    [
+        {"dim": 0},
+        {"window": 0},
+        {"negative": 0},
+        {"min_count": 0},
+        {"epochs": 0},
+        {"sample": 1.0},
+        {"sample": -0.1},
+        {"sample": float("nan")},
+        {"seed": -1},
+        {"seed": 2**32},
+    ],
+)
 def test_settings_out_of_range(wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
         VectorSettings(**wrong)

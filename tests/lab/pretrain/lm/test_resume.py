@@ -23,8 +23,13 @@ from tests.helpers.lm import (
 )
 
 FILES = {
-    "README.md", "chars.txt", "curve-forward.json", "forward.safetensors", "lm.json", "log-forward.jsonl",
-}  # fmt: skip
+    "README.md",
+    "chars.txt",
+    "curve-forward.json",
+    "forward.safetensors",
+    "lm.json",
+    "log-forward.jsonl",
+}
 RECIPES: dict[str, dict[str, Any]] = {
     "one layer": {"evaluate": 3},
     "two layers with dropout": {"layers": 2, "dropout": 0.3, "clip": 0.0},

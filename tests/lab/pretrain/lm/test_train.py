@@ -302,7 +302,10 @@ def test_other_sizes_than_those_of_the_beginning_are_refused(trained, text, tmp_
 
 
 def test_text_smaller_than_a_batch_says_what_to_lower(text, tmp_path):
-    found = r"there are \d+ characters to train on, .* --batch-size 90 × --length 9 takes 810; lower one of them"
+    found = (
+        r"there are \d+ characters to train on, .* --batch-size 90 × --length 9 takes 810;"
+        r" lower one of them"
+    )
     with pytest.raises(InputError, match=found):
         train_language_model(tiny(batch_size=90), [text], tmp_path / "lm")
     assert not (tmp_path / "lm").exists()
@@ -377,7 +380,8 @@ def test_a_frame_that_a_failed_start_has_left_is_written_anew(text, tmp_path):
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
         RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tri"
+            "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't "
+            "allocate memory: you tri"
         ),
     ],
     ids=["cuda", "cpu"],
@@ -420,7 +424,10 @@ def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory(text, tmp_path
 
 @pytest.mark.parametrize("clip", [0.0, 5.0])
 def test_a_loss_that_diverges_is_reported_with_advice(clip, text, tmp_path):
-    found = r"the loss is (nan|inf) by epoch 1, batch \d+: training has diverged; lower .*\(lr\) or .*\(clip\), .* --out"
+    found = (
+        r"the loss is (nan|inf) by epoch 1, batch \d+: training has diverged; lower "
+        r".*\(lr\) or .*\(clip\), .* --out"
+    )
     with pytest.raises(HanlatticeError, match=found):
         train_language_model(tiny(lr=1e38, clip=clip), [text], tmp_path / "lm", "forward")
 

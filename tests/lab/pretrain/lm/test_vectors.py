@@ -72,7 +72,8 @@ def test_resumed_with_the_same_vectors_only(file, text, tmp_path):
 def test_vectors_that_do_not_fit_are_refused(file, text, trained, tmp_path):
     with pytest.raises(
         InputError,
-        match=r"--embedding 5 does not fit the vectors of .*v\.bin, whose width is 6; leave --embedding out",
+        match=r"--embedding 5 does not fit the vectors of .*v\.bin, whose width is 6; leave "
+        r"--embedding out",
     ):
         train_language_model(tiny(vectors=file, embedding=5), [text], tmp_path / "lm")
     with pytest.raises(

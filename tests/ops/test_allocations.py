@@ -20,7 +20,8 @@ import torch
 from hanlattice.ops import library
 from tests.ops.operations import assert_same, operations
 
-at, count, live = (ctypes.c_int64.in_dll(library.shared(), f"failing_{name}") for name in ("at", "count", "live"))
+names = ("failing_at", "failing_count", "failing_live")
+at, count, live = (ctypes.c_int64.in_dll(library.shared(), name) for name in names)
 torch.set_num_threads(int(sys.argv[2]))
 total = 0
 for name, do in operations(sys.argv[1]).items():
@@ -38,7 +39,8 @@ for name, do in operations(sys.argv[1]).items():
             raise SystemExit(f"{name}: allocation {n} failed, and no MemoryError came")
         at.value = -1
         if live.value != before:
-            raise SystemExit(f"{name}: {live.value - before} blocks leak where allocation {n} fails")
+            leaked = live.value - before
+            raise SystemExit(f"{name}: {leaked} blocks leak where allocation {n} fails")
         total += 1
     assert_same(do(), right)
 print(total)

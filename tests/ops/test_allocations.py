@@ -39,8 +39,8 @@ for name, do in operations(sys.argv[1]).items():
             raise SystemExit(f"{name}: allocation {n} failed, and no MemoryError came")
         at.value = -1
         if live.value != before:
-            leaks = live.value - before
-            raise SystemExit(f"{name}: {leaks} blocks leak where allocation {n} fails")
+            leaked = live.value - before
+            raise SystemExit(f"{name}: {leaked} blocks leak where allocation {n} fails")
         total += 1
     assert_same(do(), right)
 print(total)

@@ -42,9 +42,7 @@ def moved(x: Any, device: str) -> Any:
 
 
 class Op:
-    """The functions of `crf` with one backend, on its device; what comes out is on the CPU
-    again.
-    """
+    """The functions of `crf` with one backend, on its device; results are on the CPU again."""
 
     def __init__(self, backend: str) -> None:
         self.backend, self.device = backend, "cuda" if backend == "fused" and GPU else "cpu"

@@ -94,9 +94,7 @@ def in_numpy(
 
 
 def most_wrong() -> float:
-    """What rounding rows may change: states of one byte have steps of 1/127, those of two
-    1/8191.
-    """
+    """Return the error of rounded rows: one byte has steps of 1/127, two bytes of 1/8191."""
     return 0.08 if int8.number_bytes() == 1 else 2e-3
 
 

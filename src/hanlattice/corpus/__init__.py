@@ -1,3 +1,1 @@
-"""Corpora of any size: files in, a file out for each shard of them, each exactly once
-(docs/scale.md).
-"""
+"""Tag corpora of any size: files in, one file out for each shard, exactly once (docs/scale.md)."""

@@ -1,4 +1,4 @@
-"""The files of a corpus: by name, folder or pattern; what format each has, and its bytes, unpacked."""
+"""The input files of a corpus: find them, detect their formats, and read their unpacked bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from operator import itemgetter
@@ -31,10 +31,10 @@ FORMATS = {
 }
 PACKED = (".gz", ".xz", ".zst")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-BLOCK = 1 << 20  # bytes read at a time
-LONGEST_RECORD = (
-    1 << 26
-)  # bytes of a record of CSV with several lines, in case a quote is not closed
+# Bytes that are read at a time.
+BLOCK = 1 << 20
+# Bytes of a CSV record with several lines: a quote that is not closed must not take the whole file.
+LONGEST_RECORD = 1 << 26
 NO_FILE = "it is a pipe or a device; a corpus is read several times, so give a file"
 
 
@@ -50,12 +50,14 @@ class InputFile:
 
 
 class Found(NamedTuple):
-    sources: list[InputFile]  # by their names
-    passed_over: list[Path]  # files of folders that have no format known here
-    failures: dict[str, str]  # by the names of files and folders that cannot be read: why
-    unlisted: list[Path]  # the inputs among these: which files they have nobody knows
-    outputs: list[Path]  # files of an earlier run in the output folder, which are not read
-    notices: list[str]  # of folders that are not read under the name at which they were met
+    """What `find_sources` found."""
+
+    sources: list[InputFile]  # sorted by name
+    passed_over: list[Path]  # files of folders whose format is unknown
+    failures: dict[str, str]  # name of an unreadable file or folder → reason
+    unlisted: list[Path]  # unreadable inputs whose files nobody knows
+    outputs: list[Path]  # outputs of an earlier run, which are not read
+    notices: list[str]  # why some folders are not read
 
 
 def find_sources(
@@ -66,10 +68,14 @@ def find_sources(
     encoding: str = AUTO,
     is_in_out: Callable[[Path], bool] = lambda path: False,
 ) -> Found:
-    """All files of the inputs. A file has the format that its name says, or `format`.
+    """Find all files of the inputs, which are files, folders or patterns.
 
-    CSV and Parquet have a column `field`, and none of `added`, which the output has beside theirs.
-    Of the files for which `is_in_out` says yes, outputs of a run are not read, and others refused.
+    Args:
+        format: The format of all files; None goes by their names.
+        field: The column of texts, which CSV and Parquet must have.
+        added: The columns that the output adds, which an input must not have.
+        is_in_out: Whether a file lies in the output folder. Outputs of an earlier run are skipped
+            there, other files are refused.
     """
     found = Found([], [], {}, [], [], [])
     paths = dict[str, Path]()
@@ -82,9 +88,8 @@ def find_sources(
                 continue
             if entry.kind is Kind.file and is_in_out(path):
                 if path == Path(given) or not is_own(path.resolve().name):
-                    raise InputError(
-                        "it lies in --out: choose another folder for the outputs", path
-                    )
+                    message = "it lies in --out: choose another folder for the outputs"
+                    raise InputError(message, path)
                 found.outputs.append(path)
                 continue
             if name in paths:
@@ -110,26 +115,22 @@ def find_sources(
                 if name == str(path):
                     found.unlisted.append(path)
     if not found.sources and not found.failures:
+        names = ", ".join(map(one_line, inputs))
         if found.outputs:
-            raise InputError(
-                f"only the outputs in --out fit {', '.join(map(one_line, inputs))}: name other inputs"
-            )
+            raise InputError(f"only the outputs in --out fit {names}: name other inputs")
         known = f"{', '.join(FORMATS)}, plain or packed as {', '.join(PACKED)}"
-        raise InputError(
-            f"there is no file to read in {', '.join(map(one_line, inputs))}: expected {known}"
-        )
+        raise InputError(f"there is no file to read in {names}: expected {known}")
     found.sources.sort(key=lambda source: source.name)
     return found
 
 
 def _entries(given: str) -> Iterator[tuple[str, FoundPath]]:
-    """Yield (name, entry) of the files that an argument stands for, and of what cannot be read.
+    """Yield (name, entry) of the files that an argument stands for, and of unreadable paths.
 
-    Hidden files of a folder are left out. Folders are among the entries where their message says
-    something.
+    Hidden files of a folder are left out. A folder is yielded only with a message.
     """
     path = Path(given)
-    entry = look(Path(given))
+    entry = look(path)
     if entry.kind is Kind.folder:
         yield from _named(path, walk(path))
     elif entry.kind is Kind.special:
@@ -142,32 +143,24 @@ def _entries(given: str) -> Iterator[tuple[str, FoundPath]]:
         if ".." in pattern:
             raise InputError(".. may not come after a wildcard", given)
         entries = dict(_named(fixed, match(fixed, pattern)))
-        if all(each.kind is Kind.folder for each in entries.values()):
+        if all(entry.kind is Kind.folder for entry in entries.values()):
             raise InputError("no file has a name like this", given)
-        yield from _with_folders_named(entries, is_deep=ANY_DEPTH in pattern)
+        message = "it is a folder, and its files are not read; a pattern ending in /**/* has them"
+        for name, entry in entries.items():
+            if entry.kind is not Kind.folder:
+                yield name, entry
+            # With `**` the files of this folder fit the pattern themselves.
+            elif ANY_DEPTH not in pattern:
+                yield name, entry._replace(message=message)
     else:
         raise InputError(entry.message.removeprefix("cannot read: "), given)
 
 
 def _named(top: Path, entries: Iterable[FoundPath]) -> Iterator[tuple[str, FoundPath]]:
-    """Yield entries with their paths below `top`; of what cannot be listed, the path itself."""
+    """Yield entries with their paths below `top`; for `top` itself, its whole path."""
     for entry in entries:
         name = entry.path.relative_to(top).as_posix()
         yield (str(top) if entry.path == top else name), entry
-
-
-def _with_folders_named(
-    entries: Mapping[str, FoundPath], is_deep: bool
-) -> Iterator[tuple[str, FoundPath]]:
-    """Yield what fits a pattern; a folder that fits one without `**` has a message instead of its
-    files.
-    """
-    message = "it is a folder, and its files are not read; a pattern ending in /**/* has them"
-    for name, entry in entries.items():
-        if entry.kind is not Kind.folder:
-            yield name, entry
-        elif not is_deep:
-            yield name, entry._replace(message=message)
 
 
 def _format(path: Path) -> str | None:
@@ -176,9 +169,7 @@ def _format(path: Path) -> str | None:
 
 
 def _encoding(path: Path, asked: str) -> str:
-    """What a byte order mark says, or else what was asked for, or what the file's first Chinese
-    looks like.
-    """
+    """Return the encoding of a file: by its byte order mark, else as asked, else by its content."""
     with InputStream(path) as stream:
         head = stream.read(BLOCK)
     marked = next((codec for mark, codec in MARKS if head.startswith(mark)), asked)
@@ -186,8 +177,8 @@ def _encoding(path: Path, asked: str) -> str:
 
 
 def byte_order_mark(codec: str) -> bytes:
-    """That of a `Stream` in this encoding."""
-    return next((mark for mark, found in MARKS if found == codec and not is_wide(codec)), BOM)
+    """Return the byte order mark of an `InputStream`, in which UTF-16 and UTF-32 are UTF-8."""
+    return next((mark for mark, name in MARKS if name == codec and not is_wide(codec)), BOM)
 
 
 def _with_columns(source: InputFile, field: str, added: Sequence[str]) -> InputFile:
@@ -201,19 +192,17 @@ def _with_columns(source: InputFile, field: str, added: Sequence[str]) -> InputF
     if twins := [name for name, count in Counter(columns).items() if count > 1]:
         raise InputError(f"two columns are called {twins[0]!r}: rename one", source.path)
     if field not in columns:
-        raise InputError(
-            f"no column is called {field!r}; --field may be {', '.join(columns)}", source.path
-        )
-    if there := [name for name in added if name in columns]:
-        raise InputError(
-            f"it has a column {there[0]!r} already, which the output adds: rename it", source.path
-        )
+        message = f"no column is called {field!r}; --field may be {', '.join(columns)}"
+        raise InputError(message, source.path)
+    if taken := [name for name in added if name in columns]:
+        message = f"it has a column {taken[0]!r} already, which the output adds: rename it"
+        raise InputError(message, source.path)
     return replace(source, columns=columns)
 
 
 @contextlib.contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a ParquetFile of pyarrow; what it raises inside a `with` is an InputError."""
+    """Open a ParquetFile of pyarrow, whose errors inside the `with` become an InputError."""
     arrow = require("pyarrow")
     parquet = require("pyarrow", "parquet")
     try:
@@ -250,15 +239,17 @@ class CsvRecord(NamedTuple):
 
 
 def csv_records(lines: Iterator[tuple[int, bytes]], delimiter: str) -> Iterator[CsvRecord]:
-    """The records of lines; the only place that says where a record ends.
+    """Yield the records of lines; nothing else decides where a record ends.
 
-    A file is cut into shards where these records end, and each shard is read as these records, so
-    what is found does not depend on the size of the shards. No line is taken before it is needed.
+    Files are cut into shards at these ends, and shards are read by this function, so the results do
+    not depend on the size of shards. No line is taken before it is needed.
     """
-    csv.field_size_limit(sys.maxsize)  # a text may be long
+    # Python allows 131,072 characters, and a text may be longer.
+    csv.field_size_limit(sys.maxsize)
     taken: list[tuple[int, bytes]] = []
     length = 0
-    is_cut = False  # whether the reader was left without a line that it asked for
+    # Whether the reader asked for a line and got none.
+    is_cut = False
 
     def decoded() -> Iterator[str]:
         nonlocal length, is_cut
@@ -290,9 +281,7 @@ def csv_records(lines: Iterator[tuple[int, bytes]], delimiter: str) -> Iterator[
 
 
 def csv_lines(lines: Iterable[bytes], codec: str) -> Iterator[tuple[int, bytes]]:
-    """The numbers of all lines of a file, and the lines without their ends, in UTF-8 if they are
-    text.
-    """
+    """Yield (number, line) of a whole file, without line ends, in UTF-8 if they can be decoded."""
     for number, line in enumerate(lines, start=1):
         if line.endswith(b"\n"):
             line = line.removesuffix(b"\r\n" if line.endswith(b"\r\n") else b"\n")
@@ -300,7 +289,7 @@ def csv_lines(lines: Iterable[bytes], codec: str) -> Iterator[tuple[int, bytes]]
 
 
 def line_content(line: bytes, number: int, codec: str) -> bytes:
-    """A line as text in UTF-8, without a byte order mark; bytes that are not text stay."""
+    """Return a line in UTF-8, without a byte order mark; undecodable bytes stay as they are."""
     if number == 1:
         line = line.removeprefix(byte_order_mark(codec))
     if codec != UTF8 and not is_wide(codec):
@@ -310,11 +299,7 @@ def line_content(line: bytes, number: int, codec: str) -> bytes:
 
 
 class InputStream:
-    """The bytes of a file, unpacked, from a `position` on; it is read forward, and opened again to
-    go back.
-
-    UTF-16 and UTF-32, whose line ends are no single bytes, become UTF-8; other encodings stay.
-    """
+    """The unpacked bytes of a file; UTF-16 and UTF-32 become UTF-8, other encodings stay."""
 
     def __init__(self, path: Path, encoding: str = UTF8) -> None:
         self.path = path
@@ -342,9 +327,7 @@ class InputStream:
         self._file.close()
 
     def seek(self, position: int) -> None:
-        """A packed file has to be unpacked up to there; whoever reads its shards in their order
-        does it once.
-        """
+        """Go to a position. A packed file is unpacked up to there, and opened again to go back."""
         if self._unpacked is self._file:
             self._file.seek(position)
             self.position = position
@@ -365,9 +348,8 @@ class InputStream:
         try:
             taken: bytes = read(size)
         except DAMAGE as error:
-            raise InputError(
-                f"cannot be unpacked ({error}): cut short or damaged; copy it again", self.path
-            ) from None
+            message = f"cannot be unpacked ({error}): cut short or damaged; copy it again"
+            raise InputError(message, self.path) from None
         except OSError as error:
             raise InputError(f"cannot read: {reason(error)}", self.path) from None
         except UnicodeDecodeError as error:

@@ -1,6 +1,4 @@
-"""The manifest of an output folder: what its outputs were made with, and a line for each that is
-there, as JSON.
-"""
+"""The manifest of an output folder, lines of JSON: the settings, then a record of each output."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ class NamedFile(TypedDict):
 
 
 class Head(TypedDict):
-    """The first line: what outputs were made with, and how many there should be."""
+    """The first line: the settings of the outputs, and how many there should be."""
 
     format: int
     hanlattice: str
@@ -55,7 +53,7 @@ class Place(TypedDict):
 
 
 class Output(TypedDict):
-    """Every other line."""
+    """Every later line: an output and its counts."""
 
     output: str
     bytes: int
@@ -68,16 +66,15 @@ class Output(TypedDict):
 
 
 def is_own(name: str) -> bool:
-    """Whether a file of the output folder has a name that only a run gives."""
+    """Whether a file in the output folder has a name of the files of a run."""
     return name in (NAME, LOCK) or bool(OUTPUT.fullmatch(name) or PART.fullmatch(name))
 
 
 def read_manifest(folder: Path) -> tuple[Record | None, dict[str, Record]]:
-    """The first line, and the records of outputs by name. A last line that is not whole was cut
-    short by a crash.
-    """
+    """Return the first line (None without a manifest), and the records of outputs by name."""
     path = folder / NAME
     try:
+        # What follows the last line end was cut short by a crash.
         *lines, _ = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return None, {}
@@ -105,9 +102,9 @@ def read_manifest(folder: Path) -> tuple[Record | None, dict[str, Record]]:
 
 
 def _check_head(head: Record) -> None:
-    found = head.get("format") if isinstance(head, dict) else None
-    if found != FORMAT:
-        raise ValueError(f"its format is {brief(found)}, and this hanlattice reads {FORMAT}")
+    version = head.get("format") if isinstance(head, dict) else None
+    if version != FORMAT:
+        raise ValueError(f"its format is {brief(version)}, and this hanlattice reads {FORMAT}")
     check_value(head, Head)
     _check_numbers(head)
 
@@ -120,12 +117,9 @@ def _check_output(record: Record) -> None:
         if len(record["input"].get(name, (0, 0))) != 2:
             raise ValueError(f"input.{name} must be two numbers")
     path = PurePosixPath(record["output"])
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or not OUTPUT.fullmatch(path.name)
-        or "\0" in str(path)
-    ):
+    # Outputs are read and removed by this name, so it must not lead out of the folder.
+    leaves = path.is_absolute() or ".." in path.parts or "\0" in str(path)
+    if leaves or not OUTPUT.fullmatch(path.name):
         raise ValueError(f"{brief(str(path))} is not the name of an output")
 
 
@@ -138,11 +132,11 @@ def _check_numbers(record: Record) -> None:
 
 def write_manifest(folder: Path, head: Record, records: Iterable[Record]) -> None:
     with atomic_write(folder / NAME) as file:
-        file.writelines(to_json(each) + "\n" for each in (head, *records))
+        file.writelines(to_json(record) + "\n" for record in (head, *records))
 
 
 def append_record(folder: Path, record: Record) -> None:
-    """Add the record of an output that has just appeared; after this a run does not make it again."""
+    """Append the record of a new output, which a resumed run then does not make again."""
     try:
         with open(folder / NAME, "a", encoding="utf-8") as file:
             file.write(to_json(record) + "\n")

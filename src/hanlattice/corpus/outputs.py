@@ -1,6 +1,4 @@
-"""What a shard becomes: JSONL, each line that of the input with one more field, or Parquet with a
-column more.
-"""
+"""Write the outputs of shards: JSONL with one more field in each line, or Parquet."""
 
 from __future__ import annotations
 
@@ -17,8 +15,10 @@ from hanlattice.errors import InputError
 from hanlattice.optional import require
 from hanlattice.text.span import Span, arrow_type
 
-RECORD = "record"  # the column of Parquet that has a whole line of JSONL
-Spans = Sequence[Span] | None  # None of a broken row
+# The column of Parquet for a whole line of JSONL.
+RECORD = "record"
+# None for a broken row.
+Spans = Sequence[Span] | None
 Tagged = tuple[CorpusRow, Spans]
 
 
@@ -34,20 +34,20 @@ def make_writer(file: Hashed, format: str, shard: Shard, into: str) -> Writer:
 
 
 def added_columns(format: str, into: str) -> tuple[str, ...]:
-    """What an output has beside the columns of its input."""
+    """Return the columns that an output adds to those of its input."""
     return (into, BROKEN) if format == "parquet" else (into,)
 
 
 class Hashed:
-    """A file that is written, with its size and the checksum of all that was written; `flush` it at
-    the end.
-    """
+    """A file being written, with the size and checksum of its content; `flush` it at the end."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._digest = hashlib.sha256()
         self.size = 0
-        self._waiting = bytearray()  # a row at a time would cost more than its checksum
+        # Writing each row by itself would cost more than its checksum.
+        self._waiting = bytearray()
+        # pyarrow asks for this, and for `tell` and `close`.
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -72,7 +72,7 @@ class Hashed:
         return self.size
 
     def close(self) -> None:
-        """The file belongs to others."""
+        """Do nothing: whoever opened the file closes it."""
 
     @property
     def sha256(self) -> str:
@@ -80,7 +80,7 @@ class Hashed:
 
 
 class JsonWriter:
-    """The bytes of a line of JSONL stay as they are: the spans are put before its last brace."""
+    """Writes JSONL. A line of JSONL keeps its bytes; the spans go before its last brace."""
 
     def __init__(self, file: Hashed, shard: Shard, into: str) -> None:
         self._file = file
@@ -93,12 +93,14 @@ class JsonWriter:
     def _line(self, row: CorpusRow, spans: Spans) -> bytes:
         if spans is None:
             place = {"path": self._source.name, "line": row.line, "error": row.error}
-            content = {"record": row.fields} if row.batch else {"content": _as_text(row.content)}
+            # A byte that is not UTF-8 becomes a lone surrogate, from which it can be restored.
+            text = row.content.decode("utf-8", "surrogateescape")
+            content = {"record": row.fields} if row.batch else {"content": text}
             return self._json({BROKEN: {**place, **content}}, row) + b"\n"
         return b"%b%b%b}\n" % (self._begun(row), self._field, spans_json(spans).encode())
 
     def _begun(self, row: CorpusRow) -> bytes:
-        """The row as an object without its last brace."""
+        """Return the row as a JSON object without its last brace."""
         if self._source.format == "jsonl":
             return row.content.rstrip()[:-1]
         if row.fields is None:
@@ -118,28 +120,16 @@ class JsonWriter:
 
 
 def _check_json(column: str, value: object, path: Path, row: int) -> None:
-    """Refuse a value that JSON cannot have: a date, say, or NaN, for which null would be a silent
-    loss.
-    """
+    """Refuse a value that JSON lacks, such as a date, or NaN, which null would silently lose."""
     try:
         to_json(value)
     except (InputError, TypeError, ValueError) as error:
-        message = (
-            f"JSON cannot have the column {column!r} of this row ({error}); use --format parquet"
-        )
-        raise InputError(message, path, row) from None
-
-
-def _as_text(content: bytes) -> str:
-    """Every byte that is not UTF-8 as a lone surrogate, from which Python's `surrogateescape` makes
-    it again.
-    """
-    return content.decode("utf-8", "surrogateescape")
+        problem = f"JSON cannot have the column {column!r} of this row ({error})"
+        raise InputError(f"{problem}; use --format parquet", path, row) from None
 
 
 class ParquetWriter:
-    """The columns of CSV and Parquet stay; a line of JSONL is in `record` as it was, and its text
-    in a column, too.
+    """Writes Parquet with the columns of the input; for JSONL, `text` and the line as `record`.
 
     A broken row has null for spans, and in `broken` its line, what is wrong, and its bytes.
     """
@@ -157,15 +147,13 @@ class ParquetWriter:
         self._writer = parquet.ParquetWriter(file, self._all, compression="zstd")
 
     def _schema(self) -> Any:
-        """Of what comes from the input."""
-        text = self._arrow.string()
+        """Return the columns that come from the input."""
         if self._source.format == "parquet":
             with open_parquet(self._source.path) as file:
                 return file.schema_arrow
-        columns = self._source.columns or (
-            ("text",) if self._source.format == "txt" else ("text", RECORD)
-        )
-        return self._arrow.schema([(name, text) for name in columns])
+        columns = ("text",) if self._source.format == "txt" else ("text", RECORD)
+        text = self._arrow.string()
+        return self._arrow.schema([(name, text) for name in self._source.columns or columns])
 
     def write(self, batch: Sequence[Tagged]) -> None:
         for row, spans in batch:
@@ -178,7 +166,12 @@ class ParquetWriter:
         rows = self._rows
         added = (
             [None if spans is None else [span.as_dict() for span in spans] for _, spans in rows],
-            [None if spans is not None else _broken(row) for row, spans in rows],
+            [
+                {"line": row.line, "error": row.error, "content": row.content}
+                if spans is None
+                else None
+                for row, spans in rows
+            ],
         )
         new = [
             arrow.array(column, field.type)
@@ -189,18 +182,15 @@ class ParquetWriter:
         rows.clear()
 
     def _columns(self, rows: list[CorpusRow]) -> Iterator[Any]:
-        """The columns of the input; rows of Parquet are written in the batches in which they were
-        read.
-        """
+        """Yield the columns of the input."""
+        # `write` keeps the rows of one RecordBatch together.
         if self._source.format == "parquet":
             return iter(rows[0].batch.columns)
         if self._source.columns:
             records = ((row.fields or {}) for row in rows)
             table = [[record.get(name) for name in self._source.columns] for record in records]
-            return (
-                self._arrow.array(column, self._arrow.string())
-                for column in zip(*table, strict=True)
-            )
+            text = self._arrow.string()
+            return (self._arrow.array(column, text) for column in zip(*table, strict=True))
         texts = self._arrow.array([row.text for row in rows], self._arrow.string())
         if self._source.format == "txt":
             return iter([texts])
@@ -211,7 +201,3 @@ class ParquetWriter:
         if self._rows:
             self._flush()
         self._writer.close()
-
-
-def _broken(row: CorpusRow) -> dict[str, Any]:
-    return {"line": row.line, "error": row.error, "content": row.content}

@@ -1,6 +1,4 @@
-"""What is done with a corpus: the model, its dictionaries and options, and which of them decide
-what an output is.
-"""
+"""The settings of a run over a corpus, and the part of them that decides what an output is."""
 
 from __future__ import annotations
 
@@ -17,15 +15,16 @@ from hanlattice.optional import __version__
 from hanlattice.predict import Predictor, load
 
 MB = 1_000_000
-BROKEN = "broken"  # what an output has in place of a row that cannot be read
+# The field of an output for a row that cannot be read.
+BROKEN = "broken"
 
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """They can be pickled, and sent to processes elsewhere that have the same files."""
+    """The model and options of a run; they can be pickled for processes with the same files."""
 
     model: Path
-    task: str = "tag"  # or segment, for which only a model will do that cuts text into words
+    task: str = "tag"  # or "segment", which needs a segmentation model
     lexicons: tuple[Path, ...] = ()
     trust: float | None = None
     decode: str | None = None
@@ -34,21 +33,18 @@ class CorpusSettings:
     device: str = "cpu"
     fast: bool = False
     encoding: str = "auto"  # of the inputs and dictionaries
-    input_format: str | None = None  # where the names of files do not say it
-    format: str = "jsonl"  # of the outputs; or parquet
-    field: str = "text"  # of the inputs that have fields
-    into: str = "spans"  # the field that the outputs have beside those of the inputs
+    input_format: str | None = None  # None goes by the names of the files
+    format: str = "jsonl"  # of the outputs, or "parquet"
+    field: str = "text"  # the field or column of texts in the inputs
+    into: str = "spans"  # the field or column of spans in the outputs
     shard_size: int = 8 * MB
     strict: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """All that decides what an output is, but for its input. A GPU finds what a CPU finds,
-        unless it is `fast`.
-        """
-        options = {
-            name: getattr(self, name)
-            for name in ("trust", "decode", "min_score", "scores", "format")
-        }
+        """Return all that decides what an output is, apart from its input."""
+        names = ("trust", "decode", "min_score", "scores", "format")
+        options = {name: getattr(self, name) for name in names}
+        # Devices give the same spans unless they are `fast`.
         rounded = device_kind(self.device) if self.fast else None
         fields = {"field": self.field, "into": self.into, "shard_size": self.shard_size}
         return {
@@ -63,12 +59,13 @@ class CorpusSettings:
 
 
 def digest_of(identity: dict[str, Any]) -> str:
-    """Eight hexadecimal digits that outputs carry in their names."""
+    """Return the eight hexadecimal digits of an identity for the names of outputs."""
     return record_digest(identity)[:8]
 
 
 def model_digest(folder: Path) -> str:
-    """Of the weights, and of the configuration, which has the checksums of all other files."""
+    """Return the checksum of a model folder."""
+    # The configuration has the checksums of all other files.
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: not a model folder, {name} is missing")
@@ -76,14 +73,12 @@ def model_digest(folder: Path) -> str:
 
 
 def open_predictor(settings: CorpusSettings) -> Predictor:
-    """The model, with the words of the dictionaries, on one thread."""
+    """Load the model, with the words of the dictionaries, to run on one thread."""
     use_threads(1)
     predictor = load(settings.model, settings.device, settings.fast, settings.decode)
     if settings.task == "segment" and not predictor.model.indexer.cuts:
-        raise InputError(
-            "this model does not cut text into words; use `hanlattice corpus tag` with it",
-            settings.model,
-        )
+        message = "this model does not cut text into words; use `hanlattice corpus tag` with it"
+        raise InputError(message, settings.model)
     if settings.trust is not None:
         predictor.trust = settings.trust
     for path in settings.lexicons:

@@ -1,4 +1,4 @@
-"""Shards: the parts of a file, cut at line ends or between row groups, and the rows that each has."""
+"""Shards: cut files at line ends or between row groups, and read the rows of each part."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from hanlattice.errors import InputError
 from hanlattice.files import reason, sha256
 from hanlattice.text.normalize import LONE_SURROGATE
 
-ROWS = 1 << 13  # rows of Parquet that are read, and written, at a time
+# Rows of Parquet that are read, and written, at a time.
+ROWS = 1 << 13
 Lines = Iterator[tuple[int, bytes]]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Bytes [start, end) of a file, unpacked, or its row groups; `line` is the first of its lines,
-    or rows, from 1.
-    """
+    """Unpacked bytes, or row groups, [start, end) of a file, from `line` or row (from 1) on."""
 
     source: InputFile
     start: int
@@ -45,38 +44,32 @@ class Shard:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Which input it is, for the manifest."""
-        place, line = (
-            ("row_groups", "row") if self.source.format == "parquet" else ("bytes", "line")
-        )
-        other = {} if self.source.encoding == UTF8 else {"encoding": self.source.encoding}
-        where = {place: [self.start, self.end], line: self.line}
-        return {"path": self.source.name, **other, **where, "sha256": self.sha256}
+        """The record of this input in the manifest."""
+        is_parquet = self.source.format == "parquet"
+        unit, line = ("row_groups", "row") if is_parquet else ("bytes", "line")
+        encoding = {} if self.source.encoding == UTF8 else {"encoding": self.source.encoding}
+        place = {unit: [self.start, self.end], line: self.line}
+        return {"path": self.source.name, **encoding, **place, "sha256": self.sha256}
 
 
 class CorpusRow(NamedTuple):
-    """A line of text or JSON, or a record of CSV or Parquet. A broken one has no text, but an
-    error.
-    """
+    """A line of text or JSON, or a record of CSV or Parquet; a broken one has an error, no text."""
 
     line: int
-    content: (
-        bytes  # as it is in the file, but in UTF-8 and without its line end; nothing of Parquet
-    )
+    content: bytes  # in UTF-8, without the line end; b"" for Parquet
     text: str | None
     error: str = ""
-    fields: dict[str, Any] | None = None  # of CSV, and of Parquet that becomes JSON
-    batch: Any = None  # of Parquet: the RecordBatch that the row is in
+    fields: dict[str, Any] | None = None  # for CSV, and for Parquet that becomes JSON
+    batch: Any = None  # for Parquet, the RecordBatch of the row
 
     @property
     def size(self) -> int:
+        # A Chinese character has three bytes in UTF-8.
         return len(self.content) + 1 if self.content or not self.text else 3 * len(self.text)
 
 
 def cut(source: InputFile, size: int) -> Iterator[Shard]:
-    """The shards of a file, of about so many bytes. All of the file is read, for checksums and the
-    numbers of lines.
-    """
+    """Yield the shards of a file, of about `size` bytes; all of it is read for the checksums."""
     if source.format == "parquet":
         yield from _cut_parquet(source, size)
         return
@@ -93,7 +86,8 @@ def cut(source: InputFile, size: int) -> Iterator[Shard]:
                 digest.update(block)
                 lines += block.count(b"\n")
             end = stream.position
-            if end > start or not start:  # an empty file has a shard, too
+            # An empty file has a shard, too.
+            if end > start or not start:
                 yield Shard(source, start, end, line, digest.hexdigest(), end - start)
             if end == start:
                 return
@@ -102,7 +96,7 @@ def cut(source: InputFile, size: int) -> Iterator[Shard]:
 
 
 def _blocks(stream: InputStream, size: int) -> Iterator[bytes]:
-    """So many bytes, and what is left of their last line."""
+    """Yield `size` bytes in blocks, then the rest of the last line."""
     last = b""
     while size > 0 and (block := stream.read(min(BLOCK, size))):
         last = block
@@ -113,7 +107,6 @@ def _blocks(stream: InputStream, size: int) -> Iterator[bytes]:
 
 
 def _cut_csv(source: InputFile, size: int) -> Iterator[Shard]:
-    """Shards of whole records."""
     start = 0
     line = 1
     lines = 0
@@ -142,7 +135,7 @@ def _cut_csv(source: InputFile, size: int) -> Iterator[Shard]:
 
 
 def _whole_lines(stream: InputStream, end: int) -> bytes:
-    """The next lines up to there, about a block of them; only the last of a file may lack its end."""
+    """Read about a block of whole lines before `end`; the last line of a file may lack its end."""
     block = stream.read(min(BLOCK, max(0, end - stream.position)))
     return block if not block or block.endswith(b"\n") else block + stream.readline()
 
@@ -150,7 +143,7 @@ def _whole_lines(stream: InputStream, end: int) -> bytes:
 def _cut_parquet(source: InputFile, size: int) -> Iterator[Shard]:
     digest = sha256(source.path)
     with open_parquet(source.path) as file:
-        groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
+        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
     start = 0
     row = 1
     rows = 0
@@ -169,12 +162,15 @@ def _cut_parquet(source: InputFile, size: int) -> Iterator[Shard]:
 
 
 class Reader:
-    """Reads shards. A file stays open between them, so that a packed one is unpacked once for
-    shards in their order.
+    """Reads shards; a file stays open, so that shards of a packed file are unpacked only once.
+
+    Args:
+        field: The column or field of texts.
+        added: The field that the output adds, which lines of JSON must not have.
+        as_json: Whether rows of Parquet need their fields; their batches they have anyway.
     """
 
     def __init__(self, field: str, added: str, as_json: bool = True) -> None:
-        """`as_json`: rows of Parquet come with their fields; without it as batches alone."""
         self.field = field
         self.added = added
         self.as_json = as_json
@@ -182,7 +178,7 @@ class Reader:
         self._codec = UTF8
 
     def rows(self, shard: Shard) -> Iterator[CorpusRow]:
-        """The rows of a shard; an error at its end if it is not what was planned."""
+        """Yield the rows of a shard; at the end, an InputError if the file has changed."""
         if shard.source.format == "parquet":
             return self._parquet(shard)
         lines = self._lines(shard)
@@ -199,9 +195,7 @@ class Reader:
             self._stream = None
 
     def _lines(self, shard: Shard) -> Lines:
-        """The numbers of the lines, and their bytes without the line end, in UTF-8 if they are
-        text.
-        """
+        """Yield (number, line) without line ends, in UTF-8 if it can be decoded."""
         codec = shard.source.encoding
         mark = byte_order_mark(codec)
         if self._stream is None or self._stream.path != shard.source.path:
@@ -215,9 +209,8 @@ class Reader:
             digest.update(block)
             *lines, last = block.split(b"\n")
             lines = [line.removesuffix(b"\r") for line in lines]
-            if last and (
-                number > 1 or block != mark
-            ):  # a byte order mark and nothing else is no line
+            # A file with only a byte order mark has no line.
+            if last and (number > 1 or block != mark):
                 lines.append(last)
             for line in lines:
                 yield number, line_content(line, number, codec)
@@ -239,56 +232,45 @@ class Reader:
             return CorpusRow(number, content, None, _undecodable(content, error, self._codec))
         except ValueError as error:
             return CorpusRow(number, content, None, str(error))
+        text = None
         if not isinstance(record, dict):
-            return CorpusRow(
-                number, content, None, f"expected an object with a field {self.field!r}"
-            )
-        if self.added in record:
-            return CorpusRow(
-                number,
-                content,
-                None,
-                f"it has a field {self.added!r} already, which the output adds",
-            )
-        if self.field not in record:
-            return CorpusRow(number, content, None, f"it has no field {self.field!r}")
-        text, wrong = self._checked(record[self.field])
+            problem = f"expected an object with a field {self.field!r}"
+        elif self.added in record:
+            problem = f"it has a field {self.added!r} already, which the output adds"
+        elif self.field not in record:
+            problem = f"it has no field {self.field!r}"
+        else:
+            text, problem = self._checked(record[self.field])
         if text and not self.as_json and LONE_SURROGATE.search(text):
             text = None
-            wrong = "it has a lone surrogate, which Parquet cannot have"
-        return CorpusRow(number, content, text, wrong)
+            problem = "it has a lone surrogate, which Parquet cannot have"
+        return CorpusRow(number, content, text, problem)
 
     def _checked(self, text: Any) -> tuple[str | None, str]:
-        """A text, or what is wrong with it."""
+        """Return (text, ""), or (None, what is wrong with it)."""
         if isinstance(text, str):
             return text, ""
-        return (
-            None,
-            f"its field {self.field!r} is {'null' if text is None else type(text).__name__}, not a string",
-        )
+        kind = "null" if text is None else type(text).__name__
+        return None, f"its field {self.field!r} is {kind}, not a string"
 
     def _records(self, shard: Shard, lines: Lines) -> Iterator[CorpusRow]:
-        """Records of CSV, which may have several lines; the header is left out."""
-        is_header = not shard.start
-        for record in csv_records(lines, DELIMITERS[shard.source.format]):
-            if not is_header:
-                yield self._record_row(shard.source.columns, *record)
-            is_header = False
-
-    def _record_row(
-        self, columns: tuple[str, ...], number: int, content: bytes, cells: list[str], error: str
-    ) -> CorpusRow:
-        """The row of a record."""
-        if not error and len(cells) != len(columns):
-            error = f"expected {len(columns)} columns, not {len(cells)}"
-        try:
-            content.decode("utf-8")
-        except UnicodeDecodeError as problem:
-            error = _undecodable(content, problem, self._codec)
-        if error:
-            return CorpusRow(number, content, None, error)
-        fields = dict(zip(columns, cells, strict=True))
-        return CorpusRow(number, content, fields[self.field], fields=fields)
+        """Yield the rows of CSV, whose records may have several lines, without the header."""
+        columns = shard.source.columns
+        records = csv_records(lines, DELIMITERS[shard.source.format])
+        if not shard.start:
+            next(records, None)
+        for number, content, cells, error in records:
+            if not error and len(cells) != len(columns):
+                error = f"expected {len(columns)} columns, not {len(cells)}"
+            try:
+                content.decode("utf-8")
+            except UnicodeDecodeError as problem:
+                error = _undecodable(content, problem, self._codec)
+            if error:
+                yield CorpusRow(number, content, None, error)
+            else:
+                fields = dict(zip(columns, cells, strict=True))
+                yield CorpusRow(number, content, fields[self.field], fields=fields)
 
     def _parquet(self, shard: Shard) -> Iterator[CorpusRow]:
         path = shard.source.path
@@ -301,13 +283,11 @@ class Reader:
             raise InputError(_CHANGED, path)
         try:
             with open_parquet(path) as file:
-                for batch in file.iter_batches(
-                    ROWS, row_groups=list(range(shard.start, shard.end))
-                ):
+                groups = list(range(shard.start, shard.end))
+                for batch in file.iter_batches(ROWS, row_groups=groups):
                     records = batch.to_pylist() if self.as_json else [None] * batch.num_rows
-                    for text, fields in zip(
-                        batch.column(self.field).to_pylist(), records, strict=True
-                    ):
+                    texts = batch.column(self.field).to_pylist()
+                    for text, fields in zip(texts, records, strict=True):
                         yield CorpusRow(number, b"", *self._checked(text), fields, batch)
                         number += 1
         except InputError as error:
@@ -319,9 +299,10 @@ _CHANGED = "it is not what it was when this run began; run again when nobody wri
 
 @functools.lru_cache(maxsize=64)
 def _parquet_digest(path: Path, size: int, changed: int) -> str:
-    """The checksum of a file of this size, last changed then: of all its row groups, made once."""
+    """Return the checksum of a file, computed once for all its row groups while it is unchanged."""
     return sha256(path)
 
 
 def _undecodable(content: bytes, error: UnicodeDecodeError, codec: str) -> str:
-    return f"not {called(codec)}: byte 0x{content[error.start]:02x} at byte {error.start + 1} of the line"
+    byte = f"byte 0x{content[error.start]:02x} at byte {error.start + 1} of the line"
+    return f"not {called(codec)}: {byte}"

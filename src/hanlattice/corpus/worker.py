@@ -1,4 +1,4 @@
-"""One shard in, one file out: what a process does that holds the model, here or elsewhere."""
+"""Tag a shard and write its output, in a process of this machine or of a cluster."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from hanlattice.files import atomic_write, bounded_name
 from hanlattice.predict import TEXTS, Predictor, chunks
 from hanlattice.tasks.run import Outcome
 
-PAUSE = 0.5  # seconds between two reports of how far a shard is
-TOLD = 10  # broken rows of a shard that are reported one by one
-LONGEST_NAME = (
-    140  # bytes of a file's name that its outputs have in full, beside place and checksums
-)
-LONGEST_PATH = 1024  # bytes of the path below an input of which outputs have the folders
-# What is wrong with one output, while others may well be written.
+# Seconds between two reports of the progress of a shard.
+PAUSE = 0.5
+# Broken rows of a shard that are reported one by one.
+TOLD = 10
+# Bytes of an input's name that fit into the name of an output, beside its place and checksums.
+LONGEST_NAME = 140
+# Bytes of a path below an input whose folders the output folder repeats.
+LONGEST_PATH = 1024
+# Errors of one output, after which others may well be written.
 _OF_ONE_OUTPUT = {
     *(errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ELOOP),
     *(errno.EACCES, errno.EPERM, errno.EILSEQ, errno.EINVAL),
@@ -34,14 +36,14 @@ _OF_ONE_OUTPUT = {
 
 
 class ShardTask(NamedTuple):
-    """A shard, and the name of its output, which says all that it comes from."""
+    """A shard and the name of its output, which identifies the input and the settings."""
 
     shard: Shard
     output: str
 
 
 def output_stem(name: str) -> str:
-    """The name of an input as its outputs have it: of bounded length, and no other input's."""
+    """Return the name of an input, shortened if it is long, for the names of its outputs."""
     if len(os.fsencode(name)) > LONGEST_PATH:
         return bounded_name(name, LONGEST_NAME).replace("/", "_")
     folder, slash, last = name.rpartition("/")
@@ -54,9 +56,7 @@ def output_name(shard: Shard, settings: CorpusSettings, digest: str) -> str:
 
 
 class ShardWorker:
-    """Does shards. It can be pickled as long as it has no predictor; then it loads one itself, at
-    its first shard.
-    """
+    """Tags shards. Without a predictor it can be pickled, and loads one at its first shard."""
 
     def __init__(
         self, settings: CorpusSettings, out: Path, digest: str, predictor: Predictor | None = None
@@ -70,26 +70,28 @@ class ShardWorker:
     def load(self) -> Predictor:
         if self.predictor is None:
             if digest_of(self.settings.identity()) != self.digest:
-                raise ModelError(
-                    f"{self.settings.model}: the model or a dictionary has changed since this run began"
-                )
+                problem = "the model or a dictionary has changed since this run began"
+                raise ModelError(f"{self.settings.model}: {problem}")
             self.predictor = open_predictor(self.settings)
         return self.predictor
 
     def attempt(self, task: ShardTask, emit: Listener) -> Outcome:
-        """Do a shard; an error becomes an outcome. `emit` gets broken rows, and how far it is."""
+        """Tag a shard; an error becomes an outcome. `emit` gets broken rows and the progress."""
         try:
             return Outcome(self.do(task, emit))
         except HanlatticeError as error:
-            stops = isinstance(error, ModelError) or _stops_all(error) or self.settings.strict
+            # After an error such as a full disk, no other output could be written either.
+            is_general = isinstance(error, OutputError) and error.errno not in _OF_ONE_OUTPUT
+            stops = isinstance(error, ModelError) or is_general or self.settings.strict
             return Outcome(None, str(error), is_final=stops)
-        except Exception as error:  # whatever it is, other shards may do
+        # Other shards may still succeed.
+        except Exception as error:
             return Outcome(None, f"{task.shard.source.path}: {type(error).__name__}: {error}")
 
-    def do(self, task: ShardTask, tell: Listener) -> Record:
-        """The output appears whole or not at all."""
+    def do(self, task: ShardTask, emit: Listener) -> Record:
+        """Write the output of a shard, and return its record."""
         predictor = self.load()
-        counts = _Counts(task.shard, tell, self.settings.strict)
+        counts = _Counts(task.shard, emit, self.settings.strict)
         with atomic_write(self.out / task.output, binary=True) as file:
             hashed = Hashed(file)
             writer = make_writer(hashed, self.settings.format, task.shard, self.settings.into)
@@ -100,22 +102,19 @@ class ShardWorker:
             hashed.flush()
         counts.report()
         return {
-            **{
-                "output": task.output,
-                "bytes": hashed.size,
-                "sha256": hashed.sha256,
-                "input": task.shard.key,
-            },
-            **{
-                "rows": counts.rows,
-                "broken": counts.broken,
-                "characters": counts.characters,
-                "spans": counts.spans,
-            },
+            "output": task.output,
+            "bytes": hashed.size,
+            "sha256": hashed.sha256,
+            "input": task.shard.key,
+            "rows": counts.rows,
+            "broken": counts.broken,
+            "characters": counts.characters,
+            "spans": counts.spans,
         }
 
     def _tagged(self, predictor: Predictor, rows: Iterable[CorpusRow]) -> Iterator[list[Tagged]]:
-        """Rows with their spans, in their order, as many at a time as `pipe` takes."""
+        """Yield batches of rows with their spans, in the order of the rows."""
+        # Rows that were read: those without a text go around `pipe`.
         waiting: deque[CorpusRow] = deque()
         scores = self.settings.scores
         least = self.settings.min_score
@@ -137,17 +136,12 @@ class ShardWorker:
         yield [(row, None) for row in waiting]
 
 
-def _stops_all(error: HanlatticeError) -> bool:
-    """Whether no output can be written any more, as on a full disk."""
-    return isinstance(error, OutputError) and error.errno not in _OF_ONE_OUTPUT
-
-
 class _Counts:
-    """What a shard has so far, reported now and then."""
+    """Counts the rows of a shard, and reports them now and then."""
 
-    def __init__(self, shard: Shard, tell: Listener, strict: bool) -> None:
+    def __init__(self, shard: Shard, emit: Listener, strict: bool) -> None:
         self._path = shard.source.path
-        self._tell = tell
+        self._emit = emit
         self._strict = strict
         self._last = time.monotonic()
         self.rows = self.broken = self.characters = self.spans = self.bytes = 0
@@ -157,28 +151,17 @@ class _Counts:
         self.bytes += sum([row.size for row, _ in batch])
         self.characters += sum([len(row.text) for row, _ in batch if row.text])
         self.spans += sum([len(spans) for _, spans in batch if spans])
-        for row, spans in batch:
-            if spans is None:
-                self._complain(row)
+        for row in (row for row, spans in batch if spans is None):
+            self.broken += 1
+            if self._strict:
+                raise InputError(row.error, self._path, row.line)
+            if self.broken <= TOLD:
+                place = {"path": str(self._path), "line": row.line}
+                self._emit({"event": "broken", **place, "error": row.error})
         if time.monotonic() - self._last > PAUSE:
             self.report()
 
-    def _complain(self, row: CorpusRow) -> None:
-        self.broken += 1
-        if self._strict:
-            raise InputError(row.error, self._path, row.line)
-        if self.broken <= TOLD:
-            self._tell(
-                {"event": "broken", "path": str(self._path), "line": row.line, "error": row.error}
-            )
-
     def report(self) -> None:
         self._last = time.monotonic()
-        self._tell(
-            {
-                "event": "working",
-                "rows": self.rows,
-                "bytes": self.bytes,
-                "characters": self.characters,
-            }
-        )
+        counts = {"rows": self.rows, "bytes": self.bytes, "characters": self.characters}
+        self._emit({"event": "working", **counts})

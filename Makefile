@@ -33,6 +33,9 @@ test: .venv/test-installed style  ## style, types and every test, also without t
 		tests=$$?; wait $$types && exit $$tests
 	$(RUN_NUMPY)
 
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
+
 # The rooms below server, training and cli, and the files at the top that start no process. Of these
 # rooms only the files that take longest are left out.
 QUICK_ROOMS := text data features evaluation explain inference nn ops
@@ -45,9 +48,14 @@ QUICK := $(QUICK_ROOMS:%=tests/%) $(QUICK_FILES:%=tests/test_%.py) $(LONG:%=--ig
 quick: .venv/test-installed  ## the tests without browser, server and training, in 90 s on two cores
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK)
 
-# Files that together run every NumPy fallback. `make test` runs them a second time, without C.
-NUMPY := inference/test_best_spans inference/test_dictionary_crf inference/test_span_search
-RUN_NUMPY = HANLATTICE_NATIVE=0 $(BIN)/python -m pytest -n 2 --dist loadfile $(NUMPY:%=tests/%.py)
+# Files that together run every NumPy fallback, without the tests that start threads or processes,
+# or compute with torch. `make test` runs them a second time with the C library off: 40 s of CPU.
+NUMPY := explain/test_changes inference/test_best_spans inference/test_both_ways \
+	inference/test_dictionary_crf inference/test_span_search ops/test_crf_arcs ops/test_packing \
+	text/test_growing text/test_trie test_labelled_words test_removed
+NOT_NUMPY := [torch] modules torch_alone without_torch needs threads same_vectors otherwise
+RUN_NUMPY = HANLATTICE_NATIVE=0 HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 0 \
+	-k "not ($(subst $(SPACE), or ,$(NOT_NUMPY)))" $(NUMPY:%=tests/%.py)
 
 test-numpy: .venv/test-installed  ## the tests of the NumPy fallbacks, with the C library off
 	$(RUN_NUMPY)

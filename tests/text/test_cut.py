@@ -51,11 +51,14 @@ def test_each_cut_is_the_last_good_one(text, limit):
     strong = sentence_ends(text)
     weak = [place + 1 for place, character in enumerate(text) if character in BLANKS + "\n"]
     for start, end in pieces(text, limit)[:-1]:
-        in_reach = [
-            [place for place in places if start < place <= start + limit]
-            for places in (strong, weak)
+        reach = range(start + 1, start + limit + 1)
+        # Closing marks alone do not end a sentence whose end mark is in the piece before.
+        is_end = [
+            text[start:place].rstrip(CLOSERS)[-1:] in (*ENDS,) for place in range(len(text) + 1)
         ]
-        assert end == (in_reach[0] or in_reach[1] or [start + limit])[-1]
+        ends = [place for place in strong if place in reach and is_end[place]]
+        blanks = [place for place in weak if place in reach]
+        assert end == (ends or blanks or [start + limit])[-1]
 
 
 @given(

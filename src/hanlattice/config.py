@@ -582,7 +582,7 @@ def _missing_settings(config: Config) -> Iterator[ConfigProblem]:
         return
     for source in config.lattice_sources:
         if not (source.vectors or source.lexicon):
-            yield word_dropout(source)
+            yield no_word_file(source)
     is_word_model = config.model.encoder == "word"
     if is_word_model and config.words.lexicon:
         message = "words.lexicon is for the lattice model: "
@@ -596,7 +596,7 @@ def _missing_settings(config: Config) -> Iterator[ConfigProblem]:
             yield ConfigProblem(f"{name}.vectors", f"{message}: give one of them", others)
 
 
-def word_dropout(source: WordsConfig) -> ConfigProblem:
+def no_word_file(source: WordsConfig) -> ConfigProblem:
     """Return the problem of a lattice whose section of words names no file."""
     name = source.called
     message = f"{name}.vectors must name a vector file, or {name}.lexicon a dictionary: "

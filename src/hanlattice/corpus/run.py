@@ -36,7 +36,8 @@ from hanlattice.tasks.run import Outcome, run_tasks
 from hanlattice.text.display import counted, visible
 
 WAIT = 3.0  # seconds that the processes of a run that was killed may need to end
-_WARM = "2024年，张三在New York说：你好。"  # makes what is made at its first use, so that processes share it
+# Tagging it once makes what is made at its first use, so that forked processes share it.
+_WARM = "2024年，张三在New York说：你好。"
 
 Engine = Callable[["CorpusPlan", Listener], Iterator[tuple[int, Outcome]]]
 
@@ -59,7 +60,7 @@ class CorpusPlan:
         return [task for task in self.tasks if task.output not in self.records]
 
     def save(self) -> None:
-        """The manifest with its records in the order of the shards, and then those that are kept."""
+        """Write the manifest: its records in the order of the shards, then those that are kept."""
         there = [self.records[task.output] for task in self.tasks if task.output in self.records]
         write_manifest(self.out, self.head, [*there, *self.kept])
 
@@ -186,7 +187,10 @@ def _check_same(out: Path, head: Record, identity: Record) -> None:
     then = {**head, **before}
     other = [name for name in now if name != "options" and now[name] != then.get(name)]
     if other:
-        message = f"its outputs have another {', another '.join(other)}: choose another --out, or the same settings"
+        message = (
+            f"its outputs have another {', another '.join(other)}: choose another --out,"
+            f" or the same settings"
+        )
         details = "; ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in other)
         raise InputError(f"{message} ({details})", out / NAME)
 
@@ -237,7 +241,10 @@ def _tidy(plan: CorpusPlan, records: dict[str, Record], is_blind: bool) -> None:
         elif not is_blind and not name.startswith(failed):
             strangers.append(name)
     if strangers:
-        message = f"{len(strangers)} outputs there are of other inputs, or of inputs that have changed, such as"
+        message = (
+            f"{len(strangers)} outputs there are of other inputs, or of inputs that "
+            f"have changed, such as"
+        )
         raise InputError(
             f"{message} {one_line(min(strangers))}: remove them, or choose another --out", plan.out
         )
@@ -356,5 +363,8 @@ def raise_failures(summary: Summary, out: Path) -> None:
     if summary.failures:
         lines = [f"  - {visible(reason)}" for reason in summary.failures.values()]
         more = [f"  - and {len(lines) - 20} others"] if len(lines) > 20 else []
-        head = f"{len(lines)} failed; {one_line(out)} has the others, and the same command tries these again:"
+        head = (
+            f"{len(lines)} failed; {one_line(out)} has the others, and the same command "
+            f"tries these again:"
+        )
         raise HanlatticeError("\n".join([head, *lines[:20], *more]))

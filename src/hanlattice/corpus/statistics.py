@@ -114,7 +114,8 @@ def count(folder: Path, workers: int = 1, listen: Listener = ignore) -> SpanTall
         listen(
             {
                 "event": "notice",
-                "text": f"{len(records):,} of {head['shards']:,} shards are there: run the rest first",
+                "text": f"{len(records):,} of {head['shards']:,} shards are there: run the "
+                f"rest first",
             }
         )
     names = list(records)
@@ -143,7 +144,8 @@ def check_model(folder: Path, model: Path) -> None:
     head, _ = read_manifest(folder)
     if head is not None and head["model"]["sha256"] != model_digest(model):
         raise InputError(
-            f"its outputs are of another model, called {head['model']['name']}: name it with --model",
+            f"its outputs are of another model, called {head['model']['name']}: name it with "
+            f"--model",
             folder,
         )
 
@@ -186,7 +188,8 @@ class _Counter:
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             return Outcome(
                 None,
-                f"{self.folder / name}: it was changed after it was written ({error!r}); make it again",
+                f"{self.folder / name}: it was changed after it was written ({error!r}); make "
+                f"it again",
             )
 
     def _found(self, path: Path) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,7 @@ from hanlattice.checkpoint.load import make_segmenter
 from hanlattice.checkpoint.plan import check_tags
 from hanlattice.checkpoint.symbols import Vocabs, make_indexer, met_first
 from hanlattice.checkpoint.transformer import find_transformer, make_transformer, read_transformer
-from hanlattice.config import Config, EmbeddingConfig, WordsConfig, word_dropout
+from hanlattice.config import Config, EmbeddingConfig, WordsConfig, no_word_file
 from hanlattice.data.download import resolve
 from hanlattice.errors import ConfigError, InputError
 from hanlattice.features import Indexer
@@ -221,7 +221,7 @@ def lexicon_table(
     lexicon = Lexicon()
     name = source.vectors or source.lexicon
     if not name:
-        raise ConfigError([word_dropout(source)])
+        raise ConfigError([no_word_file(source)])
     if source.vectors:
         vectors = _read(name, notices)
         rows = np.flatnonzero(lexicon.add_many(vectors.words))

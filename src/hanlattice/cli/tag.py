@@ -44,7 +44,7 @@ def tag(
     options: TagOptions,
     nbest: Annotated[
         int | None,
-        typer.Option(min=1, help="Also write the most probable spans, this many. Needs `jsonl`."),
+        typer.Option(min=1, help="Also write this many likely spans as candidates. Needs `jsonl`."),
     ] = None,
 ) -> None:
     """Find named entities in texts, files or standard input. Each line gives one result."""

@@ -52,8 +52,8 @@ quick: .venv/test-installed  ## the tests without browser, server and training, 
 # or compute with torch. `make test` runs them a second time with the C library off: 40 s of CPU.
 NUMPY := explain/test_changes inference/test_best_spans inference/test_both_ways \
 	inference/test_dictionary_crf inference/test_span_search ops/test_crf_arcs ops/test_packing \
-	text/test_growing text/test_trie test_labelled_words test_removed
-NOT_NUMPY := [torch] modules torch_alone without_torch needs threads same_vectors otherwise
+	text/test_growing text/test_trie test_labelled_words
+NOT_NUMPY := [torch] modules torch_alone without_torch needs same_vectors otherwise packed_model
 RUN_NUMPY = HANLATTICE_NATIVE=0 HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 0 \
 	-k "not ($(subst $(SPACE), or ,$(NOT_NUMPY)))" $(NUMPY:%=tests/%.py)
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hanlattice.inference import crf as runtime
+from hanlattice.inference import crf as numpy_crf
 from hanlattice.ops import crf
 from hanlattice.text.lattice import Ints
 
 
-class CRF(nn.Module, runtime.TagRules):
+class CRF(nn.Module, numpy_crf.TagRules):
     """The scores of neighbouring tags, which start at zero and so need no seed.
 
     The masks of the scheme follow from `tags` and are not saved. Forbidden steps hold
@@ -43,10 +43,10 @@ class CRF(nn.Module, runtime.TagRules):
         learned = crf.CRFScores(self.start, self.transitions, self.end)
         return crf.forbid(learned, self.allowed_start, self.allowed_between, self.allowed_end)
 
-    def values(self) -> runtime.NumpyCRF:
+    def values(self) -> numpy_crf.NumpyCRF:
         """Return a `NumpyCRF` with the same scores."""
         scores = (part.detach().cpu().numpy() for part in self.scores)
-        return runtime.NumpyCRF(self.tags, self.scheme, *scores)
+        return numpy_crf.NumpyCRF(self.tags, self.scheme, *scores)
 
     def loss(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
         """Return [B]: the negative log likelihood of each sentence's tags [B, T]."""
@@ -111,12 +111,12 @@ class CRF(nn.Module, runtime.TagRules):
     def _exact(self) -> crf.CRFScores:
         return crf.CRFScores(*(part.double() for part in self.scores))
 
-    def add(self, emissions: Tensor, at: runtime.Indices, bonus: float) -> Tensor:
+    def add(self, emissions: Tensor, at: numpy_crf.Indices, bonus: float) -> Tensor:
         """Return the emissions with the bonus added at these places."""
         where = tuple(torch.from_numpy(part).to(emissions.device) for part in at)
         return emissions.index_put(where, emissions.new_tensor(bonus), accumulate=True)
 
-    def readings(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Ints, runtime.Floats]:
+    def readings(self, emissions: Tensor, lengths: Tensor, n: int) -> tuple[Ints, numpy_crf.Floats]:
         """Return the n best legal taggings, [B, n, T], and their log probabilities; on the CPU."""
         host_lengths = lengths.cpu().numpy().astype(np.int64)
         return self.values().readings(emissions.detach().cpu().numpy(), host_lengths, n)

@@ -318,9 +318,24 @@ def changed(arrays: Arrays, chance: np.random.Generator) -> tuple[Arrays, str]:
 
 
 def is_as_before(old: Arrays, new: Arrays) -> bool:
-    """Tell whether a model has the same arrays, so that only values differ, which are free."""
-    return old.keys() == new.keys() and all(
-        _shape(name, old) == _shape(name, new) and old[name].dtype == new[name].dtype
+    """Whether the same model has these arrays, so that the change is one of values, which are free.
+
+    A matrix may be written in bytes with a scale for each row or column: those are values, too.
+    """
+    packed = {
+        name
+        for name, array in new.items()
+        if array.dtype == np.int8 and array.ndim == 2 and f"{name}.scale" in new.keys() - old.keys()
+    }
+    if new.keys() - {f"{name}.scale" for name in packed} != old.keys():
+        return False
+    for name in packed:
+        rows, columns = new[name].shape
+        if new[f"{name}.scale"].shape not in ((rows, 1), (1, columns)):
+            return False
+    return all(
+        _shape(name, old) == _shape(name, new)
+        and (name in packed or old[name].dtype == new[name].dtype)
         for name in old
     )
 

@@ -18,7 +18,6 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,10 @@ from hanlattice.nn.to_device import to_device
 from hanlattice.predict import Predictor
 from hanlattice.training.build import build
 from hanlattice.training.corpora import read_corpora
-from hanlattice.training.loop import PREFETCH
+from hanlattice.training.loop import PREFETCH, train_step
 from hanlattice.training.optim import make_optimizer
-from hanlattice.training.step import Training, tagger_gradients
+from hanlattice.training.processes import ProcessGroup
+from hanlattice.training.step import Training
 
 
 def median_seconds(work: Callable[[int], object], rounds: int, device: torch.device) -> float:
@@ -71,7 +71,7 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
         order = training_batches(examples.lengths, options.batch, 1, n)
         with closing(prefetch(make, order, PREFETCH[device.type][0])) as batches:
             for batch in batches:
-                run.step(partial(tagger_gradients, tagger, batch))
+                train_step(run, tagger, [batch], ProcessGroup(device.type))
 
     tagger.train()
     training = median_seconds(epoch, options.rounds, device)

@@ -6,7 +6,6 @@ import json
 import shutil
 import threading
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -300,28 +299,31 @@ def test_one_seed_one_model_two_seeds_two(tiny, tmp_path):
     )
 
 
-def test_a_step_is_the_step_that_is_timed(tiny, tmp_path):
-    """`lab` times `Training.step` with a tagger's gradients; the loop must do the same."""
+def test_a_step_in_parts_is_a_plain_step_of_the_whole_batch(tiny, tmp_path):
     config = config_of(tiny, train__accumulate=3, train__average=0.9, train__clip=0.1)
     corpora = read_corpora(config.data)
-    run, timed = (
+    run, plain = (
         loop.prepare(config, tmp_path / name, corpora, False, lambda event: None)
-        for name in ("run", "timed")
+        for name in ("run", "plain")
     )
     rates = [0.01] * len(run.training.optimizer.param_groups)
     run.tagger.train()
-    timed.tagger.train()
     torch.manual_seed(1)
-    loop.train_step(run, run.make_batch(np.arange(8)), rates)
+    loop.train_step(run.training, run.model, run.make_batch(np.arange(8)), run.team, rates)
+    plain.tagger.train()
     torch.manual_seed(1)
-    parts = timed.make_batch(np.arange(8))
-    timed.training.step(partial(timed.gradients, *parts), rates)
+    parts = plain.make_batch(np.arange(8))
     assert len(parts) == 3
-    assert torch.equal(run.training.loss, timed.training.loss)
-    for mine, other in zip(run.training.average.mean, timed.training.average.mean, strict=True):
-        assert torch.equal(mine, other)
-    for name, weight in run.tagger.state_dict().items():
-        assert torch.equal(weight, timed.tagger.state_dict()[name]), name
+    weights = plain.training.average.weights
+    for group in plain.training.optimizer.param_groups:
+        group["lr"] = 0.01
+    total = sum(plain.tagger.loss(part).sum() for part in parts)
+    (total / 8).backward()
+    torch.nn.utils.clip_grad_norm_(weights, 0.1)
+    plain.training.optimizer.step()
+    torch.testing.assert_close(run.training.loss, total.detach().double())
+    for mine, expected in zip(run.training.average.weights, weights, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["README.md", "thesis.tex", "sub", ".download.part"])

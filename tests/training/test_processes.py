@@ -305,7 +305,7 @@ def test_a_share_drops_what_the_whole_batch_drops_beside_a_transformer(encoder, 
     whole = built.tagger.train().loss(to_device(examples.batch(places, 0.0, (1,)), "cpu"))
     part = to_device(examples.batch(places, 0.0, (1,), rows), "cpu")
     torch.manual_seed(1)
-    with processes.WholeDropout(part.share):
+    with processes.GlobalBatchDropout(part.share):
         torch.testing.assert_close(built.tagger.loss(part), whole[rows])
 
 

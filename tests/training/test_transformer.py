@@ -12,9 +12,10 @@ import torch
 
 from hanlattice.checkpoint.load import load_model
 from hanlattice.training.build import build
-from hanlattice.training.loop import train
+from hanlattice.training.loop import train, train_step
 from hanlattice.training.optim import learning_rates, make_optimizer
-from hanlattice.training.step import tagger_gradients
+from hanlattice.training.processes import ProcessGroup
+from hanlattice.training.step import Training
 from tests.helpers.made import made_config, sentences
 
 
@@ -103,9 +104,10 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(
     gradients = []
     losses = []
     for count in (1, 3):
-        tagger.zero_grad()
+        training = Training(tagger, torch.optim.SGD(tagger.parameters(), lr=0.0), clip=0.0)
         parts = [tagger.batch(examples, part) for part in np.array_split(np.arange(20), count)]
-        losses.append(tagger_gradients(tagger, *parts))
+        train_step(training, tagger, parts, ProcessGroup("cpu"))
+        losses.append(training.loss)
         gradients.append([p.grad.clone() for p in tagger.parameters() if p.grad is not None])
     torch.testing.assert_close(losses[0], losses[1])
     for whole, summed in zip(*gradients, strict=True):

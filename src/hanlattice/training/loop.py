@@ -9,16 +9,15 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from hanlattice.checkpoint.folder import (
     LM,
@@ -57,7 +56,7 @@ from hanlattice.training.corpora import Corpora, check_gold_words, check_segment
 from hanlattice.training.lm_cache import with_states
 from hanlattice.training.optim import learning_rates, make_optimizer
 from hanlattice.training.processes import ProcessGroup, join, shard_loss
-from hanlattice.training.step import Progress, Training, tagger_gradients
+from hanlattice.training.step import Progress, Training
 from hanlattice.training.warm_start import check_start, start_facts
 
 STATE = "state.safetensors"
@@ -135,11 +134,6 @@ class TrainingRun:
     dev_examples: Examples
     decode: str = "path"
 
-    @property
-    def gradients(self) -> Callable[..., Tensor]:
-        """Forward and backward of one process alone, for timing `Training.step`."""
-        return partial(tagger_gradients, self.tagger)
-
     def make_batch(self, places: Ints) -> list[Batch]:
         """Return the sentences of a step, in `accumulate` parts that are computed in turn."""
         batches = []
@@ -174,32 +168,40 @@ class TrainingRun:
         return time.monotonic() - started
 
 
-def train_step(run: TrainingRun, parts: Sequence[Batch], rates: Sequence[float]) -> None:
+def train_step(
+    training: Training,
+    model: nn.Module,
+    parts: Sequence[Batch],
+    group: ProcessGroup,
+    rates: Sequence[float] | None = None,
+) -> None:
     """Take one step: forward, loss, backward, clip, optimizer step, average.
 
     Args:
-        run: the training, whose weights change.
+        training: the weights, the optimizer and the sum of losses, which change.
+        model: the tagger, or DDP around it where several processes share each batch.
         parts: the batch, in parts whose gradients add up; of several processes, each has its share.
-        rates: the learning rate of each group of the optimizer.
+        group: the processes that share the batch.
+        rates: the learning rate of each group of the optimizer; without them, the rates stay.
     """
-    training = run.training
-    training.set_rates(rates)
+    if rates is not None:
+        training.set_rates(rates)
     training.optimizer.zero_grad(set_to_none=True)
     sentences = sum(len(part) if part.share is None else part.share.sentences for part in parts)
     total = torch.zeros((), device=training.device)
     for number, part in enumerate(parts, start=1):
         # Processes exchange their gradients once a step, with the last part.
-        with run.team.exchange(run.model, now=number == len(parts)):
-            loss = shard_loss(run.model, part)
+        with group.exchange(model, now=number == len(parts)):
+            loss = shard_loss(model, part)
             # The mean over the sentences of the batch. DDP divides by the number of processes, so
             # multiply by it.
-            (loss * (run.team.size / sentences)).backward()  # type: ignore[no-untyped-call]
+            (loss * (group.size / sentences)).backward()  # type: ignore[no-untyped-call]
         total += loss.detach()
     if training.clip:
         nn.utils.clip_grad_norm_(training.average.weights, training.clip)
     training.optimizer.step()
     training.average.update(training.progress.step)
-    training.loss += run.team.add_up(total)
+    training.loss += group.add_up(total)
 
 
 def prepare(
@@ -300,7 +302,7 @@ def _epochs(run: TrainingRun) -> None:
         with closing(prefetch(run.make_batch, order[progress.batch :], depth)) as batches:
             for parts in batches:
                 rates = learning_rates(config, training.optimizer, progress.step, len(order))
-                train_step(run, parts, rates)
+                train_step(training, run.model, parts, run.team, rates)
                 places = order[progress.batch]
                 progress.advance(len(places), int(lengths[places].sum()))
                 progress.seconds = time.monotonic() - started

@@ -2,7 +2,7 @@
 
 Every process has the same weights, the same random numbers and the same order of batches as one
 process alone would have. DDP adds up the gradients of the shards, so the result is the same as with
-one process, except for the rounding of these sums and the exceptions of `WholeDropout`.
+one process, except for the rounding of these sums and the exceptions of `GlobalBatchDropout`.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ def shard_loss(model: nn.Module, part: Batch) -> Tensor:
     if part.share is None:
         losses: Tensor = model(part)
         return losses.sum()
-    with WholeDropout(part.share):
+    with GlobalBatchDropout(part.share):
         losses = model(part)
     # A process without a sentence of its own computes one that counts nothing, since DDP needs a
     # backward pass in every process.
     return losses.sum() * float(part.share.counts)
 
 
-class WholeDropout(TorchFunctionMode):
+class GlobalBatchDropout(TorchFunctionMode):
     """Draw dropout for the whole batch and take the rows of this process's sentences.
 
     So each sentence gets the mask that it has in a training on one process. Some dropout is not

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from hanlattice.checkpoint.checksums import load_tensors, save_tensors
 from hanlattice.checkpoint.schema import parse
 from hanlattice.errors import HanlatticeError, ModelError
-from hanlattice.features import Batch
-from hanlattice.nn.tagger import TorchTagger
 from hanlattice.training.optim import Average
 
 # Version of the state's format.
@@ -226,14 +224,3 @@ class Training:
 
 def _is_like(tensor: Tensor, model: Tensor) -> bool:
     return tensor.shape == model.shape and tensor.dtype == model.dtype
-
-
-def tagger_gradients(tagger: TorchTagger, *parts: Batch) -> Tensor:
-    """Add the gradients of a batch's mean loss, part by part, and return the sum of its losses."""
-    total = torch.zeros((), device=tagger.output.weight.device)
-    count = sum(map(len, parts))
-    for part in parts:
-        loss = tagger.loss(part).sum()
-        (loss / count).backward()  # type: ignore[no-untyped-call]
-        total += loss.detach()
-    return total

@@ -40,9 +40,10 @@ from hanlattice.predict import Predictor
 from hanlattice.text.lattice import Lattice
 from hanlattice.text.lexicon import Lexicon
 from hanlattice.text.vocab import Vocab
-from hanlattice.training.loop import PREFETCH
+from hanlattice.training.loop import PREFETCH, train_step
 from hanlattice.training.optim import make_optimizer
-from hanlattice.training.step import Training, tagger_gradients
+from hanlattice.training.processes import ProcessGroup
+from hanlattice.training.step import Training
 
 PLAIN = "nn.LSTM"
 SENTENCES = 2048  # that training batches are taken from
@@ -193,7 +194,7 @@ def _new_batches(
 
 
 def _step(tagger: TorchTagger, training: Training, batches: Iterator[Batch]) -> None:
-    training.step(partial(tagger_gradients, tagger, next(batches)))
+    train_step(training, tagger, [next(batches)], ProcessGroup(training.device.type))
 
 
 # ---- raw text to spans, by `Predictor.pipe`, with a made vocabulary, a made lexicon and random

@@ -40,7 +40,7 @@ from hanlattice.lab.compare.matrix import MatrixRow, flat_settings
 from hanlattice.text.lattice import Ints
 from hanlattice.text.sentence import Sentence
 from hanlattice.training.corpora import read_corpora
-from hanlattice.training.loop import LOG, PREFETCH, TrainingRun, prepare, train
+from hanlattice.training.loop import LOG, PREFETCH, TrainingRun, prepare, train, train_step
 
 FORMAT = 1
 # Settings that do not change the result, or not more than another device does.
@@ -179,7 +179,7 @@ def _training_rate(run: TrainingRun, seconds: float) -> Rate:
 
         def step() -> None:
             parts = next(batches)
-            run.training.step(partial(run.gradients, *parts))
+            train_step(run.training, run.model, parts, run.team)
             lengths.extend(part.lattice.lengths for part in parts)
 
         warm = call_times(step, WARM, device, seconds)
